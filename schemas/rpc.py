@@ -1,0 +1,167 @@
+"""Questions and answers over request/reply. A reply is the answer or a `Refusal`."""
+
+from schemas.errors import Problem
+from schemas.events import MediaRef, Prompt
+from schemas.params import Params
+from schemas.struct import Message, TaggedMessage
+
+
+class Refusal(TaggedMessage, kw_only=True, tag="refusal"):
+    """The question cannot be answered; `problem` is in the client's terms."""
+
+    problem: Problem
+
+
+class Prepare(TaggedMessage, kw_only=True, tag="prepare"):
+    """Turn a request into prompt ids and resolved parameters. Raises nothing; may be refused.
+
+    kind: chat (body has `messages`) or completion (body has `prompt`). body: JSON under
+    llama-server's native names (the gateway has translated the client's dialect).
+    created_at_ms: the template's clock.
+    """
+
+    kind: str
+    body: bytes
+    created_at_ms: int
+    media: tuple[MediaRef, ...] = ()
+
+
+class Prepared(TaggedMessage, kw_only=True, tag="prepared"):
+    """The answer to Prepare. n_slots: slots that the request needs in all."""
+
+    prompts: tuple[Prompt, ...]
+    params: Params
+    output_format: bytes = b""
+    n_slots: int = 1
+    n_ctx: int
+
+
+class ApplyTemplate(TaggedMessage, kw_only=True, tag="apply_template"):
+    """Render messages. body: JSON with `messages` and what else the template takes."""
+
+    body: bytes
+    created_at_ms: int
+
+
+class TemplateApplied(TaggedMessage, kw_only=True, tag="template_applied"):
+    """The rendered prompt."""
+
+    prompt: str
+
+
+class Tokenize(TaggedMessage, kw_only=True, tag="tokenize"):
+    """Token ids of `content`: JSON, a string or a list of strings and token ids."""
+
+    content: bytes
+    add_special: bool = False
+    parse_special: bool = True
+
+
+class Tokenized(TaggedMessage, kw_only=True, tag="tokenized"):
+    """Token ids and, per id, the bytes that it stands for."""
+
+    ids: tuple[int, ...]
+    pieces: tuple[bytes, ...]
+
+
+class Detokenize(TaggedMessage, kw_only=True, tag="detokenize"):
+    """Text of token ids (checked against the vocabulary)."""
+
+    ids: tuple[int, ...]
+
+
+class Detokenized(TaggedMessage, kw_only=True, tag="detokenized"):
+    """Text; bytes that are no UTF-8 become U+FFFD."""
+
+    content: str
+
+
+class DescribeModel(TaggedMessage, kw_only=True, tag="describe_model"):
+    """Ask for ModelDescription."""
+
+
+class ModelDescription(TaggedMessage, kw_only=True, tag="model_description"):
+    """What /props and /v1/models show of a loaded model. Sizes in bytes, n_* in tokens or numbers."""
+
+    path: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    chat_template: str
+    bos_token: str
+    eos_token: str
+    build: str
+    n_slots: int
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    n_embd: int
+    n_params: int
+    n_bytes: int
+    vocab_type: int
+    ftype: str = ""
+    params: Params
+    chat_template_caps: dict[str, bool] = {}
+    has_vision: bool = False
+    has_audio: bool = False
+    compat: str = ""
+
+
+class DescribeSlots(TaggedMessage, kw_only=True, tag="describe_slots"):
+    """Ask for SlotsDescription."""
+
+
+class SlotDescription(Message, kw_only=True):
+    """One slot. n_ctx, n_prompt, n_processed, n_cached, n_decoded, n_remain: tokens (−1: no limit)."""
+
+    id: int
+    n_ctx: int
+    is_processing: bool = False
+    generation_id: str | None = None
+    n_prompt: int = 0
+    n_processed: int = 0
+    n_cached: int = 0
+    n_decoded: int = 0
+    n_remain: int = -1
+    params: Params | None = None
+
+
+class SlotsDescription(TaggedMessage, kw_only=True, tag="slots_description"):
+    """All slots of one engine."""
+
+    engine: str
+    slots: tuple[SlotDescription, ...]
+
+
+class StartEngine(TaggedMessage, kw_only=True, tag="start_engine"):
+    """Order to an engine host: run an engine. env: its flags as environment variables."""
+
+    model_key: str
+    engine: str
+    env: dict[str, str] = {}
+
+
+class StopEngine(TaggedMessage, kw_only=True, tag="stop_engine"):
+    """Order to an engine host: stop that engine. grace_s: seconds before it is killed."""
+
+    engine: str
+    grace_s: float = 3.0
+
+
+class Done(TaggedMessage, kw_only=True, tag="done"):
+    """The order was carried out, or had been before."""
+
+
+EngineQuestion = (
+    Prepare | ApplyTemplate | Tokenize | Detokenize | DescribeModel | DescribeSlots
+)
+EngineAnswer = (
+    Prepared
+    | TemplateApplied
+    | Tokenized
+    | Detokenized
+    | ModelDescription
+    | SlotsDescription
+    | Refusal
+)
+HostOrder = StartEngine | StopEngine
+HostAnswer = Done | Refusal

@@ -1,0 +1,93 @@
+"""Every subject, stream, bucket and durable name. Nothing else builds or parses one.
+
+    gen.<generation_id>                  the log of one generation        stream GENERATIONS
+    live.gen.<generation_id>             the same after it was stored     republished, core NATS
+    tasks.<model_key>                    work for any engine of a model   stream TASKS (work queue)
+    tasks.<model_key>.e<ordinal>         work for one engine              stream TASKS (work queue)
+    cancel.<model_key>.<generation_id>   a poke: look at that log         core NATS
+    rpc.engine.<model_key>               questions to any engine          queue group
+    rpc.engine.<model_key>.<engine_id>   questions to one engine
+    rpc.engines.<model_key>              questions to every engine of a model
+    rpc.host.<host_id>                   orders to one engine host
+    rpc.models                           questions to the models service  queue group
+    $KV.presence.<kind>.<id>             who is alive                     bucket presence (keys expire)
+    $KV.models.<model_key>               what gateways know of a model    bucket models
+    $KV.conversations.<h>.<h>            conversation → generation        bucket conversations
+
+Model names, conversation ids and callers are hashed: they never stand in a subject.
+"""
+
+import base64
+import hashlib
+
+GENERATIONS_STREAM = "GENERATIONS"
+GENERATIONS_SUBJECTS = "gen.*"
+LIVE_PREFIX = "live."
+TASKS_STREAM = "TASKS"
+TASKS_SUBJECTS = "tasks.>"
+CONVERSATIONS_BUCKET = "conversations"
+MODELS_BUCKET = "models"
+PRESENCE_BUCKET = "presence"
+MODELS_RPC = "rpc.models"
+
+
+def _hash(*parts: str, n_chars: int = 26) -> str:
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
+    return base64.b32encode(digest).decode().lower()[:n_chars]
+
+
+def model_key(model_name: str) -> str:
+    """16 characters that stand for a model name in subjects."""
+    return _hash("model", model_name, n_chars=16)
+
+
+def generation(generation_id: str) -> str:
+    return f"gen.{generation_id}"
+
+
+def live(generation_id: str) -> str:
+    return f"live.gen.{generation_id}"
+
+
+def generation_id_of(subject: str) -> str:
+    """The generation id at the end of a `gen.`, `live.gen.` or `cancel.` subject."""
+    return subject.rsplit(".", 1)[1]
+
+
+def tasks(key: str, ordinal: int | None = None) -> str:
+    return f"tasks.{key}" if ordinal is None else f"tasks.{key}.e{ordinal}"
+
+
+def tasks_durable(key: str, ordinal: int | None = None) -> str:
+    return f"engines_{key}" if ordinal is None else f"engine_{key}_e{ordinal}"
+
+
+def cancel(key: str, generation_id: str) -> str:
+    return f"cancel.{key}.{generation_id}"
+
+
+def engine_rpc(key: str, engine_id: str | None = None) -> str:
+    return f"rpc.engine.{key}" if engine_id is None else f"rpc.engine.{key}.{engine_id}"
+
+
+def engines_rpc(key: str) -> str:
+    return f"rpc.engines.{key}"
+
+
+def host_rpc(host_id: str) -> str:
+    return f"rpc.host.{host_id}"
+
+
+def presence_key(kind: str, member_id: str) -> str:
+    return f"{kind}.{member_id}"
+
+
+def conversation_key(caller: str, conversation_id: str) -> str:
+    """Key of one conversation of one caller: hash of its base, a dot, hash of its `::model` suffix."""
+    base, _, model = conversation_id.partition("::")
+    return f"{_hash('conversation', caller, base)}.{_hash('model', model, n_chars=16)}"
+
+
+def conversation_variants(caller: str, base: str) -> str:
+    """Key filter of all `<base>` and `<base>::<model>` conversations of one caller."""
+    return f"{_hash('conversation', caller, base)}.*"

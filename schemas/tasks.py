@@ -1,0 +1,34 @@
+"""Tasks: pointers from the work queue to a log."""
+
+from schemas.struct import Message
+
+
+class Task(Message, kw_only=True):
+    """Generate what the log of `generation_id` asks for.
+
+    n_slots: slots that it needs. created_at_ms: Unix time. accept_s: seconds after which an engine
+    that finds no `requested` closes the log with `failed`.
+    """
+
+    generation_id: str
+    n_slots: int = 1
+    priority: str = "interactive"
+    created_at_ms: int = 0
+    accept_s: int = 30
+
+
+class ConversationEntry(Message, kw_only=True):
+    """Value of the conversations bucket: which generation a conversation shows now.
+
+    is_done, n_bytes, completed_at_s: filled in by whoever reads its end first; n_bytes is what the
+    whole rendered stream has. Times are Unix seconds, 0 while it runs.
+    """
+
+    conversation_id: str
+    generation_id: str
+    dialect: str
+    render: int = 1
+    is_done: bool = False
+    n_bytes: int = 0
+    started_at_s: int = 0
+    completed_at_s: int = 0
