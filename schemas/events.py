@@ -2,7 +2,8 @@
 
 One log per HTTP request. Its entries (stored messages) hold one event or several that were appended
 together; `encode_entry` and `decode_entry` are the only way in and out. Every event has a tag `type`
-and a version `v`; old versions are upcast here on read, events of an unknown type are skipped.
+and a version `v` (absent means 1); old versions are upcast here on read, events of an unknown type
+are skipped.
 
 Order in a log: `requested` first; then per attempt `claimed`, `started`, and any of `progress`,
 `heartbeat`, `tokens`, `shifted`, `controlled`, `released`; last exactly one of `finished`, `failed`,
@@ -18,7 +19,8 @@ from schemas.errors import Problem, SchemaError
 from schemas.params import Params
 from schemas.struct import Message, TaggedMessage
 
-VERSION = 1
+FIRST_VERSION = 1
+"""The default of `v` for ever: an absent one must stay 1. A later version writes its number."""
 
 
 class Prompt(Message, kw_only=True):
@@ -45,7 +47,7 @@ class Requested(TaggedMessage, kw_only=True, tag="requested"):
     conversation. caller: key id, never the key. content: full, hashes or none (what may be kept).
     """
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     generation_id: str
     dialect: str
     render: int = 1
@@ -70,7 +72,7 @@ class Requested(TaggedMessage, kw_only=True, tag="requested"):
 class Claimed(TaggedMessage, kw_only=True, tag="claimed"):
     """An engine took the task. attempt: 1, 2, … build: engine software. Awaited before anything risky."""
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     attempt: int
     engine: str
     host: str = ""
@@ -110,7 +112,7 @@ class Started(TaggedMessage, kw_only=True, tag="started"):
     params: as resolved by the engine. resumed_at: number of tokens already in the log, per choice.
     """
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     attempt: int
     compat: Compat
     choices: tuple[ChoiceStart, ...]
@@ -122,7 +124,7 @@ class Started(TaggedMessage, kw_only=True, tag="started"):
 class Progress(TaggedMessage, kw_only=True, tag="progress"):
     """Prefill went on. n_total, n_cached, n_processed: prompt tokens (cached ones count as processed)."""
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     choice: int
     n_total: int
     n_cached: int
@@ -134,7 +136,7 @@ class Progress(TaggedMessage, kw_only=True, tag="progress"):
 class Heartbeat(TaggedMessage, kw_only=True, tag="heartbeat"):
     """Nothing else happened for the ping interval; readers of SSE see a comment line."""
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     elapsed_us: int = 0
 
 
@@ -194,7 +196,7 @@ class Tokens(TaggedMessage, kw_only=True, tag="tokens"):
     state after each id. end: set on the last event of a choice.
     """
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     choice: int = 0
     index: int
     ids: tuple[int, ...] = ()
@@ -211,7 +213,7 @@ class Tokens(TaggedMessage, kw_only=True, tag="tokens"):
 class Shifted(TaggedMessage, kw_only=True, tag="shifted"):
     """The context of a choice was shifted before token `index`. Counts in tokens."""
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     choice: int
     index: int
     n_keep: int
@@ -222,7 +224,7 @@ class Shifted(TaggedMessage, kw_only=True, tag="shifted"):
 class Controlled(TaggedMessage, kw_only=True, tag="controlled"):
     """A reader ordered something of a running choice. action: reasoning_end. ids: forced tokens."""
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     choice: int
     index: int
     action: str
@@ -232,7 +234,7 @@ class Controlled(TaggedMessage, kw_only=True, tag="controlled"):
 class Released(TaggedMessage, kw_only=True, tag="released"):
     """An engine gives the generation back unfinished. reason: drain or reload."""
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     attempt: int
     reason: str
 
@@ -248,7 +250,7 @@ class Usage(Message, kw_only=True):
 class Finished(TaggedMessage, kw_only=True, tag="finished"):
     """Every choice ended. Closes the log."""
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     usage: Usage
     at_ms: int = 0
 
@@ -256,7 +258,7 @@ class Finished(TaggedMessage, kw_only=True, tag="finished"):
 class Failed(TaggedMessage, kw_only=True, tag="failed"):
     """The generation cannot be served. by: engine, gateway or streams. Closes the log."""
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     problem: Problem
     by: str
     at_ms: int = 0
@@ -266,7 +268,7 @@ class Cancelled(TaggedMessage, kw_only=True, tag="cancelled"):
     """Somebody stopped the generation. by: who wrote it. reason: client_gone, stopped, replaced or
     deleted. Closes the log."""
 
-    v: int = VERSION
+    v: int = FIRST_VERSION
     by: str
     reason: str
     at_ms: int = 0

@@ -1,0 +1,38 @@
+"""Settings of one engine: what to load and how to run it."""
+
+from dataclasses import dataclass, field
+
+from schemas.params import Params
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """One engine serves one model.
+
+    engine, host: ids. model_key, model_name, aliases: whom it serves. model_path: a GGUF file.
+    n_ctx: tokens over all slots, 0 for the model's own. n_batch, n_ubatch: tokens per `llama_decode`
+    call and per graph. n_threads: 0 for half the logical cores, at least 1. n_slots: parallel
+    sequences. defaults: parameters that a request does not set. template: a Jinja chat template that
+    replaces the model's. is_jinja: whether templates are rendered at all. ordinal: this engine's
+    number in `tasks.<model_key>.e<ordinal>`. is_verbose: llama.cpp's log goes to stderr.
+    """
+
+    engine: str
+    host: str
+    model_key: str
+    model_name: str
+    model_path: str
+    aliases: tuple[str, ...] = ()
+    ordinal: int = 0
+    n_ctx: int = 0
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_threads: int = 0
+    n_threads_batch: int = 0
+    n_slots: int = 4
+    is_warmup: bool = True
+    is_jinja: bool = True
+    template: str = ""
+    is_verbose: bool = False
+    accept_s: float = 30.0
+    defaults: Params = field(default_factory=Params)

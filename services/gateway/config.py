@@ -1,0 +1,28 @@
+"""Settings of a gateway."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewaySettings:
+    """What one gateway process serves.
+
+    api_keys: accepted keys, none means that everybody may ask. model_name, aliases, tags: the one
+    model of single-model mode. deadline_s: seconds after which a request fails, running or not.
+    has_slots: whether GET /slots answers. max_body_bytes: of a request. model_path: as shown by /props.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    api_keys: tuple[str, ...] = ()
+    model_key: str = ""
+    model_name: str = ""
+    aliases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    model_path: str = ""
+    deadline_s: float = 3600.0
+    sse_ping_interval_s: int = 30
+    has_slots: bool = True
+    has_props_post: bool = False
+    max_body_bytes: int = 64 * 1024 * 1024
+    prepare_timeout_s: float = 30.0

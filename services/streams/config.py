@@ -1,0 +1,15 @@
+"""Settings of the read side."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamsSettings:
+    """silence_s: seconds without an entry after which a reader asks the leader whether it missed one.
+    linger_s: how long a finished stream's bytes stay in memory for the next reader of this process."""
+
+    silence_s: float = 1.0
+    linger_s: float = 30.0
+    api_keys: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8081
