@@ -39,8 +39,8 @@ format: setup ## let ruff repair what it can
 bench: setup ## CPU per token of all our processes (ARGS=)
 	@$(BIN)/python -m bench $(ARGS)
 
-lock: setup ## compile requirements.lock anew from pyproject.toml
-	@$(BIN)/python tools/lock.py
+lock: setup ## compile requirements.lock anew from pyproject.toml (ARGS=--upgrade)
+	@$(BIN)/python tools/lock.py $(ARGS)
 
 clean: ## remove .venv and what tools left; the cached llama.cpp wheel stays
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -18,7 +18,9 @@ def main() -> int:
     if path := demo_model():
         print(path)
         return 0
-    print("demo model missing: run `make setup`, or name one with MODEL=/path/x.gguf", file=sys.stderr)
+    print(
+        "demo model missing: run `make setup`, or name one with MODEL=/path/x.gguf", file=sys.stderr
+    )
     return 1
 
 

