@@ -1,0 +1,156 @@
+"""What the front and the decoder of one engine say to each other over their socket pair.
+
+Frames are a 4-byte big-endian length and one MessagePack value. The front sends one command per
+frame; the decoder sends one `Report` per decode step, whatever happened in it, for all slots.
+"""
+
+from schemas.errors import Problem
+from schemas.events import ChoiceEnd, ChoiceStart, TokenProbs
+from schemas.params import Params
+from schemas.struct import Message, TaggedMessage
+
+
+class DecoderConfig(Message, kw_only=True):
+    """First frame to a decoder: what to load. Sizes in tokens; n_threads 0: half the cores."""
+
+    model_path: str
+    n_ctx: int = 0
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_threads: int = 0
+    n_threads_batch: int = 0
+    n_slots: int = 4
+    is_warmup: bool = True
+    is_verbose: bool = False
+
+
+class ChoiceJob(Message, kw_only=True):
+    """One choice of a generation: needs one slot.
+
+    seed: concrete. emitted, texts, draws: what the log already holds of it, to be continued from
+    (draws empty: one per id). chunks: the first attempt's prompt chunks after its n_cached tokens,
+    to be repeated. spent_*: of earlier attempts.
+    """
+
+    choice: int
+    prompt: tuple[int, ...]
+    seed: int
+    emitted: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
+    draws: tuple[int, ...] = ()
+    chunks: tuple[int, ...] = ()
+    n_cached_first: int = 0
+    spent_predicted_us: int = 0
+    spent_prompt_us: int = 0
+
+
+class Admit(TaggedMessage, kw_only=True, tag="admit"):
+    """Run a generation: all its choices start together, as soon as enough slots are free.
+
+    params.limits.id_slot: the slot that the (single) choice must have, or −1.
+    """
+
+    generation_id: str
+    choices: tuple[ChoiceJob, ...]
+    params: Params
+
+
+class Cancel(TaggedMessage, kw_only=True, tag="cancel"):
+    """Drop a generation, queued, prefilling or generating; nothing more is reported of it."""
+
+    generation_id: str
+
+
+class Stop(TaggedMessage, kw_only=True, tag="stop"):
+    """End the decoder after the current step."""
+
+
+Command = Admit | Cancel | Stop
+
+
+class LoadProgress(TaggedMessage, kw_only=True, tag="load_progress"):
+    """fraction: 0–1."""
+
+    fraction: float
+
+
+class Ready(TaggedMessage, kw_only=True, tag="ready"):
+    """The model is loaded (and warm). Sizes in tokens."""
+
+    n_ctx: int
+    n_ctx_slot: int
+    n_slots: int
+
+
+class LoadFailed(TaggedMessage, kw_only=True, tag="load_failed"):
+    """The model cannot be loaded; the decoder exits after this."""
+
+    message: str
+
+
+class SlotsStarted(TaggedMessage, kw_only=True, tag="slots_started"):
+    """A generation got its slots; prefill begins. choices carry slot, n_cached and planned chunks."""
+
+    generation_id: str
+    choices: tuple[ChoiceStart, ...]
+
+
+class PromptProgress(TaggedMessage, kw_only=True, tag="prompt_progress"):
+    """A prompt chunk was decoded. n_processed includes n_cached. elapsed_us: since the slot's start."""
+
+    generation_id: str
+    choice: int
+    n_total: int
+    n_cached: int
+    n_processed: int
+    elapsed_us: int
+
+
+class Emitted(TaggedMessage, kw_only=True, tag="emitted"):
+    """One token of one choice. index: in its choice over all attempts. text: may be empty.
+
+    draws: values taken from the random source, when not one. prompt_us: set on the first token of
+    an attempt, its prefill time. elapsed_us: since the slot's start in this attempt.
+    """
+
+    generation_id: str
+    choice: int
+    index: int
+    id: int
+    text: str = ""
+    probs: TokenProbs | None = None
+    draws: int = 1
+    elapsed_us: int = 0
+    prompt_us: int = 0
+
+
+class Ended(TaggedMessage, kw_only=True, tag="ended"):
+    """A choice ended and its slot is free."""
+
+    generation_id: str
+    end: ChoiceEnd
+
+
+class Broken(TaggedMessage, kw_only=True, tag="broken"):
+    """A generation cannot go on (all its slots are free now); other generations are not touched."""
+
+    generation_id: str
+    problem: Problem
+
+
+Output = (
+    LoadProgress
+    | Ready
+    | LoadFailed
+    | SlotsStarted
+    | PromptProgress
+    | Emitted
+    | Ended
+    | Broken
+)
+
+
+class Report(Message, kw_only=True):
+    """Everything that one decode step (or its preparation) brought, in order."""
+
+    outputs: tuple[Output, ...]
