@@ -1,0 +1,81 @@
+"""The response class of every event stream.
+
+Starlette's own StreamingResponse opens a cancel scope and two tasks; here one small task waits for
+the client to hang up, and nothing is created per chunk.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import cast
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+OnDisconnect = Callable[[], Awaitable[None]]
+
+
+class SseResponse(Response):
+    """Sends `chunks` as they come, one body message each; status 200, headers at once.
+
+    chunks: whole SSE frames as bytes; closed in every case (`aclose`, if it has one). on_disconnect:
+    awaited once, after that, if the client hung up before the last chunk was sent; not called when
+    the server itself stops. Raises what `chunks` raises: the connection then ends without its last
+    chunk, so that no client takes the answer for complete.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        chunks: AsyncIterator[bytes],
+        *,
+        on_disconnect: OnDisconnect | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self._chunks = chunks
+        self._on_disconnect = on_disconnect
+        self._is_gone = False
+        self._is_complete = False
+        # Named here, or else Starlette adds a charset, which llama-server does not send.
+        own = {"content-type": "text/event-stream"}
+        own |= {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        self.init_headers(own | (headers or {}))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the response (ASGI). scope is not looked at."""
+        streaming = asyncio.current_task()
+        assert streaming is not None
+        watching = asyncio.create_task(self._watch(receive, streaming))
+        try:
+            await self._stream(send)
+        except asyncio.CancelledError:
+            # Ours to swallow only if nobody else (a server that stops) cancelled as well.
+            if not self._is_gone or streaming.uncancel() > 0:
+                raise
+        finally:
+            watching.cancel()
+            await self._close()
+        if self._is_gone and self._on_disconnect is not None:
+            await self._on_disconnect()
+
+    async def _stream(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        async for chunk in self._chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        self._is_complete = True
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _watch(self, receive: Receive, streaming: asyncio.Task[object]) -> None:
+        """Until the client hangs up; then interrupt the streaming task wherever it waits."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not self._is_complete:
+            self._is_gone = True
+            streaming.cancel()
+
+    async def _close(self) -> None:
+        if hasattr(self._chunks, "aclose"):
+            await cast("AsyncGenerator[bytes, None]", self._chunks).aclose()
