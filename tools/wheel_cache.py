@@ -173,9 +173,9 @@ class _Progress(threading.Thread):
             self._log.flush()
             if found := PROGRESS.match(line):
                 done, total, rest = found.groups()
-                file = re.search(r"[\w+-]+\.(?:c|cc|cpp|cxx|cu|m|mm)\b", rest)
+                files = re.findall(r"[\w+-]+\.(?:c|cc|cpp|cxx|cu|m|mm)\b", rest)
                 step = f"step {done} of {total}" if total else f"{done} %"
-                self.last = f"{step}, {file[0]}" if file else step
+                self.last = f"{step}, {files[-1]}" if files else step
 
 
 @contextmanager
