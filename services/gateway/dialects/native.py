@@ -1,0 +1,26 @@
+"""llama-server's own completion: `/completion` and `/completions`."""
+
+from schemas.errors import RequestError
+from services.gateway.dialects.fields import (
+    JsonObject,
+    NativeRequest,
+    common_fields,
+    optional_bool,
+    wrong_type,
+)
+
+DIALECT = "native.completion"
+
+
+def translate(body: JsonObject) -> NativeRequest:
+    """A completion under native names; `prompt` may be text, token ids, or a list of such.
+
+    Raises RequestError for a missing prompt and for wrong types; what the prompt holds is checked
+    where the vocabulary is.
+    """
+    native = common_fields(body)
+    if "prompt" not in native:
+        raise RequestError.invalid("'prompt' is required", "prompt")
+    if not isinstance(native["prompt"], str | list | dict):
+        raise wrong_type("prompt", "a string, a list or an object")
+    return NativeRequest(kind="completion", body=native, is_stream=optional_bool(native, "stream"))
