@@ -129,11 +129,15 @@ def _run_build(python: Path, scratch: Path, log: Path) -> None:
     options = "-v --disable-pip-version-check --no-deps --no-build-isolation --no-cache-dir"
     command = [str(python), "-m", "pip", "wheel", *options.split(), "--require-hashes"]
     command += ["--no-binary", "llama-cpp-python", "-w", str(scratch), "-r", str(LLAMA_LOCK)]
-    with log.open("w") as out, _process_group(command, _build_environment(scratch)) as process:
-        progress = _Progress(process.stdout, out)
-        progress.start()
+    environment = _build_environment(scratch)
+    with (
+        log.open("w") as out,
+        _Progress(out) as progress,
+        _process_group(command, environment) as process,
+    ):
+        assert process.stdout is not None
+        progress.follow(process.stdout)
         _wait_alive(process, progress)
-        progress.join()
     if process.returncode:
         raise WheelError(f"llama-cpp-python did not build; the reason stands at the end of {log}")
 
@@ -159,23 +163,39 @@ def _wait_alive(process: subprocess.Popen[str], progress: "_Progress") -> None:
             _say(f"building llama.cpp, {minutes}:{seconds:02} min, {progress.last}")
 
 
-class _Progress(threading.Thread):
-    """Copies the build's output to the log and keeps the last progress line of Ninja or Make."""
+class _Progress:
+    """Copies the build's output to the log, in a thread, and keeps the last progress of Ninja or Make."""
 
-    def __init__(self, source: IO[str] | None, log: IO[str]) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, log: IO[str]) -> None:
         self.last = "fetching and configuring"
-        self._source, self._log = source, log
+        self._log = log
+        self._thread: threading.Thread | None = None
 
-    def run(self) -> None:
-        for line in self._source or ():
-            self._log.write(line)
-            self._log.flush()
-            if found := PROGRESS.match(line):
-                done, total, rest = found.groups()
-                files = re.findall(r"[\w+-]+\.(?:c|cc|cpp|cxx|cu|m|mm)\b", rest)
-                step = f"step {done} of {total}" if total else f"{done} %"
-                self.last = f"{step}, {files[-1]}" if files else step
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread:
+            self._thread.join()
+
+    def follow(self, source: IO[str]) -> None:
+        """Read the source to its end in the background, then close it."""
+        self._thread = threading.Thread(target=self._copy, args=(source,), daemon=True)
+        self._thread.start()
+
+    def _copy(self, source: IO[str]) -> None:
+        with source:
+            for line in source:
+                self._log.write(line)
+                self._log.flush()
+                self._note(line)
+
+    def _note(self, line: str) -> None:
+        if found := PROGRESS.match(line):
+            done, total, rest = found.groups()
+            files = re.findall(r"[\w+-]+\.(?:c|cc|cpp|cxx|cu|m|mm)\b", rest)
+            step = f"step {done} of {total}" if total else f"{done} %"
+            self.last = f"{step}, {files[-1]}" if files else step
 
 
 @contextmanager
