@@ -33,7 +33,7 @@ STATUS_OF_CODE = {
 """The one table from error code to HTTP status (llama-server's names)."""
 
 
-class Problem(Message, kw_only=True):
+class Problem(Message, frozen=True, kw_only=True):
     """What went wrong, in the form that events and RPC replies carry.
 
     code: one of the names above. message: for people. n_prompt_tokens, n_ctx: tokens, only with

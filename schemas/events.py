@@ -23,14 +23,14 @@ FIRST_VERSION = 1
 """The default of `v` for ever: an absent one must stay 1. A later version writes its number."""
 
 
-class Prompt(Message, kw_only=True):
+class Prompt(Message, frozen=True, kw_only=True):
     """One prompt of a request. ids: token ids. text: what they say (the rendered template)."""
 
     ids: tuple[int, ...]
     text: str = ""
 
 
-class MediaRef(Message, kw_only=True):
+class MediaRef(Message, frozen=True, kw_only=True):
     """One picture or sound of a request. digest: sha256 in hex, the key in the object store."""
 
     digest: str
@@ -38,7 +38,7 @@ class MediaRef(Message, kw_only=True):
     n_bytes: int
 
 
-class Requested(TaggedMessage, kw_only=True, tag="requested"):
+class Requested(TaggedMessage, frozen=True, kw_only=True, tag="requested"):
     """The gateway accepted a request; opens the log.
 
     dialect: which projection renders it by default. render: version of that projection.
@@ -69,7 +69,7 @@ class Requested(TaggedMessage, kw_only=True, tag="requested"):
     deadline_at_ms: int
 
 
-class Claimed(TaggedMessage, kw_only=True, tag="claimed"):
+class Claimed(TaggedMessage, frozen=True, kw_only=True, tag="claimed"):
     """An engine took the task. attempt: 1, 2, … build: engine software. Awaited before anything risky."""
 
     v: int = FIRST_VERSION
@@ -80,7 +80,7 @@ class Claimed(TaggedMessage, kw_only=True, tag="claimed"):
     at_ms: int = 0
 
 
-class Compat(Message, kw_only=True):
+class Compat(Message, frozen=True, kw_only=True):
     """What must be equal for another engine to continue a log. Digests are sha256 in hex."""
 
     model: str
@@ -91,7 +91,7 @@ class Compat(Message, kw_only=True):
     build: str
 
 
-class ChoiceStart(Message, kw_only=True):
+class ChoiceStart(Message, frozen=True, kw_only=True):
     """How one choice began. slot: its id. seed: concrete, never −1, reused by later attempts.
 
     n_prompt, n_cached: tokens. chunks: how many prompt tokens went into each `llama_decode` call,
@@ -106,7 +106,7 @@ class ChoiceStart(Message, kw_only=True):
     chunks: tuple[int, ...] = ()
 
 
-class Started(TaggedMessage, kw_only=True, tag="started"):
+class Started(TaggedMessage, frozen=True, kw_only=True, tag="started"):
     """The slots are taken, prefill is about to begin; HTTP headers go out now.
 
     params: as resolved by the engine. resumed_at: number of tokens already in the log, per choice.
@@ -121,7 +121,7 @@ class Started(TaggedMessage, kw_only=True, tag="started"):
     at_ms: int = 0
 
 
-class Progress(TaggedMessage, kw_only=True, tag="progress"):
+class Progress(TaggedMessage, frozen=True, kw_only=True, tag="progress"):
     """Prefill went on. n_total, n_cached, n_processed: prompt tokens (cached ones count as processed)."""
 
     v: int = FIRST_VERSION
@@ -133,14 +133,14 @@ class Progress(TaggedMessage, kw_only=True, tag="progress"):
     is_shown: bool = False
 
 
-class Heartbeat(TaggedMessage, kw_only=True, tag="heartbeat"):
+class Heartbeat(TaggedMessage, frozen=True, kw_only=True, tag="heartbeat"):
     """Nothing else happened for the ping interval; readers of SSE see a comment line."""
 
     v: int = FIRST_VERSION
     elapsed_us: int = 0
 
 
-class TopProb(Message, kw_only=True):
+class TopProb(Message, frozen=True, kw_only=True):
     """One candidate. piece: its bytes. logprob: natural log, or the probability after sampling."""
 
     id: int
@@ -148,7 +148,7 @@ class TopProb(Message, kw_only=True):
     logprob: float
 
 
-class TokenProbs(Message, kw_only=True):
+class TokenProbs(Message, frozen=True, kw_only=True):
     """Probabilities of one emitted token and of the most probable candidates."""
 
     piece: bytes
@@ -156,7 +156,7 @@ class TokenProbs(Message, kw_only=True):
     top: tuple[TopProb, ...] = ()
 
 
-class Timings(Message, kw_only=True):
+class Timings(Message, frozen=True, kw_only=True):
     """What one choice cost, over all attempts. Counts in tokens, times in milliseconds."""
 
     n_cached: int = 0
@@ -166,7 +166,7 @@ class Timings(Message, kw_only=True):
     predicted_ms: float = 0.0
 
 
-class ChoiceEnd(Message, kw_only=True):
+class ChoiceEnd(Message, frozen=True, kw_only=True):
     """How one choice ended.
 
     stop_type: eos, word or limit. tail: text that was held back and turned out to be content.
@@ -187,7 +187,7 @@ class ChoiceEnd(Message, kw_only=True):
     timings: Timings
 
 
-class Tokens(TaggedMessage, kw_only=True, tag="tokens"):
+class Tokens(TaggedMessage, frozen=True, kw_only=True, tag="tokens"):
     """Tokens of one choice. index: number of the first one in its choice, from 0.
 
     ids: as sampled, also those whose text is still held back. texts: text per id (whole UTF-8
@@ -210,7 +210,7 @@ class Tokens(TaggedMessage, kw_only=True, tag="tokens"):
     end: ChoiceEnd | None = None
 
 
-class Shifted(TaggedMessage, kw_only=True, tag="shifted"):
+class Shifted(TaggedMessage, frozen=True, kw_only=True, tag="shifted"):
     """The context of a choice was shifted before token `index`. Counts in tokens."""
 
     v: int = FIRST_VERSION
@@ -221,7 +221,7 @@ class Shifted(TaggedMessage, kw_only=True, tag="shifted"):
     n_past: int
 
 
-class Controlled(TaggedMessage, kw_only=True, tag="controlled"):
+class Controlled(TaggedMessage, frozen=True, kw_only=True, tag="controlled"):
     """A reader ordered something of a running choice. action: reasoning_end. ids: forced tokens."""
 
     v: int = FIRST_VERSION
@@ -231,7 +231,7 @@ class Controlled(TaggedMessage, kw_only=True, tag="controlled"):
     ids: tuple[int, ...] = ()
 
 
-class Released(TaggedMessage, kw_only=True, tag="released"):
+class Released(TaggedMessage, frozen=True, kw_only=True, tag="released"):
     """An engine gives the generation back unfinished. reason: drain or reload."""
 
     v: int = FIRST_VERSION
@@ -239,7 +239,7 @@ class Released(TaggedMessage, kw_only=True, tag="released"):
     reason: str
 
 
-class Usage(Message, kw_only=True):
+class Usage(Message, frozen=True, kw_only=True):
     """Tokens of the whole request, over all choices and attempts."""
 
     n_prompt: int
@@ -247,7 +247,7 @@ class Usage(Message, kw_only=True):
     n_cached: int = 0
 
 
-class Finished(TaggedMessage, kw_only=True, tag="finished"):
+class Finished(TaggedMessage, frozen=True, kw_only=True, tag="finished"):
     """Every choice ended. Closes the log."""
 
     v: int = FIRST_VERSION
@@ -255,7 +255,7 @@ class Finished(TaggedMessage, kw_only=True, tag="finished"):
     at_ms: int = 0
 
 
-class Failed(TaggedMessage, kw_only=True, tag="failed"):
+class Failed(TaggedMessage, frozen=True, kw_only=True, tag="failed"):
     """The generation cannot be served. by: engine, gateway or streams. Closes the log."""
 
     v: int = FIRST_VERSION
@@ -264,7 +264,7 @@ class Failed(TaggedMessage, kw_only=True, tag="failed"):
     at_ms: int = 0
 
 
-class Cancelled(TaggedMessage, kw_only=True, tag="cancelled"):
+class Cancelled(TaggedMessage, frozen=True, kw_only=True, tag="cancelled"):
     """Somebody stopped the generation. by: who wrote it. reason: client_gone, stopped, replaced or
     deleted. Closes the log."""
 

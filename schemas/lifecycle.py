@@ -14,7 +14,7 @@ DOWNLOADING = "downloading"
 FAILED = "failed"
 
 
-class EnginePresence(Message, kw_only=True):
+class EnginePresence(Message, frozen=True, kw_only=True):
     """One living engine, published every second or two into an expiring key.
 
     status: loading, loaded or failed. progress: 0–1 while loading. ordinal: number in
@@ -32,7 +32,7 @@ class EnginePresence(Message, kw_only=True):
     error: str = ""
 
 
-class ModelStatus(Message, kw_only=True):
+class ModelStatus(Message, frozen=True, kw_only=True):
     """Value of the models bucket: one model as gateways need it. Times are Unix seconds."""
 
     model_key: str

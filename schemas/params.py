@@ -21,7 +21,7 @@ RANDOM_SEED = 0xFFFFFFFF
 """The seed that asks for a random one (−1 as an unsigned 32-bit number)."""
 
 
-class GrammarTrigger(Message, kw_only=True):
+class GrammarTrigger(Message, frozen=True, kw_only=True):
     """When a lazy grammar starts. kind: word, token, pattern or pattern_full."""
 
     kind: str
@@ -29,7 +29,7 @@ class GrammarTrigger(Message, kw_only=True):
     token: int = -1
 
 
-class Sampling(Message, kw_only=True):
+class Sampling(Message, frozen=True, kw_only=True):
     """How the next token is chosen. Probabilities 0–1, `*_last_n` in tokens, biases in logits."""
 
     seed: int = RANDOM_SEED
@@ -75,7 +75,7 @@ class Sampling(Message, kw_only=True):
     reasoning_control: bool = False
 
 
-class Limits(Message, kw_only=True):
+class Limits(Message, frozen=True, kw_only=True):
     """When a generation ends and what it may reuse. Counts in tokens, −1 means no limit."""
 
     n_predict: int = -1
@@ -90,7 +90,7 @@ class Limits(Message, kw_only=True):
     lora: tuple[tuple[int, float], ...] = ()
 
 
-class Output(Message, kw_only=True):
+class Output(Message, frozen=True, kw_only=True):
     """What the answer shows. sse_ping_interval: seconds, −1 disables pings."""
 
     stream: bool = False
@@ -110,7 +110,7 @@ class Output(Message, kw_only=True):
     parse_tool_calls: bool = False
 
 
-class Params(Message, kw_only=True):
+class Params(Message, frozen=True, kw_only=True):
     """All parameters of one generation; n_cmpl is the number of choices per prompt."""
 
     sampling: Sampling = Sampling()

@@ -6,13 +6,13 @@ from schemas.params import Params
 from schemas.struct import Message, TaggedMessage
 
 
-class Refusal(TaggedMessage, kw_only=True, tag="refusal"):
+class Refusal(TaggedMessage, frozen=True, kw_only=True, tag="refusal"):
     """The question cannot be answered; `problem` is in the client's terms."""
 
     problem: Problem
 
 
-class Prepare(TaggedMessage, kw_only=True, tag="prepare"):
+class Prepare(TaggedMessage, frozen=True, kw_only=True, tag="prepare"):
     """Turn a request into prompt ids and resolved parameters. Raises nothing; may be refused.
 
     kind: chat (body has `messages`) or completion (body has `prompt`). body: JSON under
@@ -26,7 +26,7 @@ class Prepare(TaggedMessage, kw_only=True, tag="prepare"):
     media: tuple[MediaRef, ...] = ()
 
 
-class Prepared(TaggedMessage, kw_only=True, tag="prepared"):
+class Prepared(TaggedMessage, frozen=True, kw_only=True, tag="prepared"):
     """The answer to Prepare. n_slots: slots that the request needs in all."""
 
     prompts: tuple[Prompt, ...]
@@ -36,20 +36,20 @@ class Prepared(TaggedMessage, kw_only=True, tag="prepared"):
     n_ctx: int
 
 
-class ApplyTemplate(TaggedMessage, kw_only=True, tag="apply_template"):
+class ApplyTemplate(TaggedMessage, frozen=True, kw_only=True, tag="apply_template"):
     """Render messages. body: JSON with `messages` and what else the template takes."""
 
     body: bytes
     created_at_ms: int
 
 
-class TemplateApplied(TaggedMessage, kw_only=True, tag="template_applied"):
+class TemplateApplied(TaggedMessage, frozen=True, kw_only=True, tag="template_applied"):
     """The rendered prompt."""
 
     prompt: str
 
 
-class Tokenize(TaggedMessage, kw_only=True, tag="tokenize"):
+class Tokenize(TaggedMessage, frozen=True, kw_only=True, tag="tokenize"):
     """Token ids of `content`: JSON, a string or a list of strings and token ids."""
 
     content: bytes
@@ -57,30 +57,30 @@ class Tokenize(TaggedMessage, kw_only=True, tag="tokenize"):
     parse_special: bool = True
 
 
-class Tokenized(TaggedMessage, kw_only=True, tag="tokenized"):
+class Tokenized(TaggedMessage, frozen=True, kw_only=True, tag="tokenized"):
     """Token ids and, per id, the bytes that it stands for."""
 
     ids: tuple[int, ...]
     pieces: tuple[bytes, ...]
 
 
-class Detokenize(TaggedMessage, kw_only=True, tag="detokenize"):
+class Detokenize(TaggedMessage, frozen=True, kw_only=True, tag="detokenize"):
     """Text of token ids (checked against the vocabulary)."""
 
     ids: tuple[int, ...]
 
 
-class Detokenized(TaggedMessage, kw_only=True, tag="detokenized"):
+class Detokenized(TaggedMessage, frozen=True, kw_only=True, tag="detokenized"):
     """Text; bytes that are no UTF-8 become U+FFFD."""
 
     content: str
 
 
-class DescribeModel(TaggedMessage, kw_only=True, tag="describe_model"):
+class DescribeModel(TaggedMessage, frozen=True, kw_only=True, tag="describe_model"):
     """Ask for ModelDescription."""
 
 
-class ModelDescription(TaggedMessage, kw_only=True, tag="model_description"):
+class ModelDescription(TaggedMessage, frozen=True, kw_only=True, tag="model_description"):
     """What /props and /v1/models show of a loaded model. Sizes in bytes, n_* in tokens or numbers."""
 
     path: str
@@ -106,11 +106,11 @@ class ModelDescription(TaggedMessage, kw_only=True, tag="model_description"):
     compat: str = ""
 
 
-class DescribeSlots(TaggedMessage, kw_only=True, tag="describe_slots"):
+class DescribeSlots(TaggedMessage, frozen=True, kw_only=True, tag="describe_slots"):
     """Ask for SlotsDescription."""
 
 
-class SlotDescription(Message, kw_only=True):
+class SlotDescription(Message, frozen=True, kw_only=True):
     """One slot. n_ctx, n_prompt, n_processed, n_cached, n_decoded, n_remain: tokens (−1: no limit)."""
 
     id: int
@@ -125,14 +125,14 @@ class SlotDescription(Message, kw_only=True):
     params: Params | None = None
 
 
-class SlotsDescription(TaggedMessage, kw_only=True, tag="slots_description"):
+class SlotsDescription(TaggedMessage, frozen=True, kw_only=True, tag="slots_description"):
     """All slots of one engine."""
 
     engine: str
     slots: tuple[SlotDescription, ...]
 
 
-class StartEngine(TaggedMessage, kw_only=True, tag="start_engine"):
+class StartEngine(TaggedMessage, frozen=True, kw_only=True, tag="start_engine"):
     """Order to an engine host: run an engine. env: its flags as environment variables."""
 
     model_key: str
@@ -140,20 +140,18 @@ class StartEngine(TaggedMessage, kw_only=True, tag="start_engine"):
     env: dict[str, str] = {}
 
 
-class StopEngine(TaggedMessage, kw_only=True, tag="stop_engine"):
+class StopEngine(TaggedMessage, frozen=True, kw_only=True, tag="stop_engine"):
     """Order to an engine host: stop that engine. grace_s: seconds before it is killed."""
 
     engine: str
     grace_s: float = 3.0
 
 
-class Done(TaggedMessage, kw_only=True, tag="done"):
+class Done(TaggedMessage, frozen=True, kw_only=True, tag="done"):
     """The order was carried out, or had been before."""
 
 
-EngineQuestion = (
-    Prepare | ApplyTemplate | Tokenize | Detokenize | DescribeModel | DescribeSlots
-)
+EngineQuestion = Prepare | ApplyTemplate | Tokenize | Detokenize | DescribeModel | DescribeSlots
 EngineAnswer = (
     Prepared
     | TemplateApplied

@@ -3,7 +3,7 @@
 from schemas.struct import Message
 
 
-class Task(Message, kw_only=True):
+class Task(Message, frozen=True, kw_only=True):
     """Generate what the log of `generation_id` asks for.
 
     n_slots: slots that it needs. created_at_ms: Unix time. accept_s: seconds after which an engine
@@ -17,7 +17,7 @@ class Task(Message, kw_only=True):
     accept_s: int = 30
 
 
-class ConversationEntry(Message, kw_only=True):
+class ConversationEntry(Message, frozen=True, kw_only=True):
     """Value of the conversations bucket: which generation a conversation shows now.
 
     is_done, n_bytes, completed_at_s: filled in by whoever reads its end first; n_bytes is what the

@@ -1,10 +1,15 @@
 """What all tests share: a marker by folder, and no quiet skips in CI."""
 
 import os
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
+
+from services.bus.config import BusSettings
+from services.bus.connection import Bus, connect
+from services.bus.topology import ensure_topology
+from services.cli.broker import Broker, start_broker
 
 HERE = Path(__file__).parent
 KINDS = ("unit", "contract", "integration", "e2e")
@@ -29,3 +34,26 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped in CI: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="module")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real nats-server with JetStream for one test module."""
+    broker = start_broker(tmp_path_factory.mktemp("broker"))
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def bus_settings(nats_server: Broker) -> BusSettings:
+    """How to reach it, with a short lease."""
+    return BusSettings(url=nats_server.url, token=nats_server.token, lease_s=1.0)
+
+
+@pytest.fixture
+async def bus(bus_settings: BusSettings) -> AsyncIterator[Bus]:
+    """A connection with all streams and buckets in place."""
+    connection = await connect(bus_settings, name="test")
+    await ensure_topology(connection)
+    yield connection
+    await connection.close()

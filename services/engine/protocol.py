@@ -10,7 +10,7 @@ from schemas.params import Params
 from schemas.struct import Message, TaggedMessage
 
 
-class DecoderConfig(Message, kw_only=True):
+class DecoderConfig(Message, frozen=True, kw_only=True):
     """First frame to a decoder: what to load. Sizes in tokens; n_threads 0: half the cores."""
 
     model_path: str
@@ -24,7 +24,7 @@ class DecoderConfig(Message, kw_only=True):
     is_verbose: bool = False
 
 
-class ChoiceJob(Message, kw_only=True):
+class ChoiceJob(Message, frozen=True, kw_only=True):
     """One choice of a generation: needs one slot.
 
     seed: concrete. emitted, texts, draws: what the log already holds of it, to be continued from
@@ -44,7 +44,7 @@ class ChoiceJob(Message, kw_only=True):
     spent_prompt_us: int = 0
 
 
-class Admit(TaggedMessage, kw_only=True, tag="admit"):
+class Admit(TaggedMessage, frozen=True, kw_only=True, tag="admit"):
     """Run a generation: all its choices start together, as soon as enough slots are free.
 
     params.limits.id_slot: the slot that the (single) choice must have, or −1.
@@ -55,26 +55,26 @@ class Admit(TaggedMessage, kw_only=True, tag="admit"):
     params: Params
 
 
-class Cancel(TaggedMessage, kw_only=True, tag="cancel"):
+class Cancel(TaggedMessage, frozen=True, kw_only=True, tag="cancel"):
     """Drop a generation, queued, prefilling or generating; nothing more is reported of it."""
 
     generation_id: str
 
 
-class Stop(TaggedMessage, kw_only=True, tag="stop"):
+class Stop(TaggedMessage, frozen=True, kw_only=True, tag="stop"):
     """End the decoder after the current step."""
 
 
 Command = Admit | Cancel | Stop
 
 
-class LoadProgress(TaggedMessage, kw_only=True, tag="load_progress"):
+class LoadProgress(TaggedMessage, frozen=True, kw_only=True, tag="load_progress"):
     """fraction: 0–1."""
 
     fraction: float
 
 
-class Ready(TaggedMessage, kw_only=True, tag="ready"):
+class Ready(TaggedMessage, frozen=True, kw_only=True, tag="ready"):
     """The model is loaded (and warm). Sizes in tokens."""
 
     n_ctx: int
@@ -82,20 +82,20 @@ class Ready(TaggedMessage, kw_only=True, tag="ready"):
     n_slots: int
 
 
-class LoadFailed(TaggedMessage, kw_only=True, tag="load_failed"):
+class LoadFailed(TaggedMessage, frozen=True, kw_only=True, tag="load_failed"):
     """The model cannot be loaded; the decoder exits after this."""
 
     message: str
 
 
-class SlotsStarted(TaggedMessage, kw_only=True, tag="slots_started"):
+class SlotsStarted(TaggedMessage, frozen=True, kw_only=True, tag="slots_started"):
     """A generation got its slots; prefill begins. choices carry slot, n_cached and planned chunks."""
 
     generation_id: str
     choices: tuple[ChoiceStart, ...]
 
 
-class PromptProgress(TaggedMessage, kw_only=True, tag="prompt_progress"):
+class PromptProgress(TaggedMessage, frozen=True, kw_only=True, tag="prompt_progress"):
     """A prompt chunk was decoded. n_processed includes n_cached. elapsed_us: since the slot's start."""
 
     generation_id: str
@@ -106,7 +106,7 @@ class PromptProgress(TaggedMessage, kw_only=True, tag="prompt_progress"):
     elapsed_us: int
 
 
-class Emitted(TaggedMessage, kw_only=True, tag="emitted"):
+class Emitted(TaggedMessage, frozen=True, kw_only=True, tag="emitted"):
     """One token of one choice. index: in its choice over all attempts. text: may be empty.
 
     draws: values taken from the random source, when not one. prompt_us: set on the first token of
@@ -124,14 +124,14 @@ class Emitted(TaggedMessage, kw_only=True, tag="emitted"):
     prompt_us: int = 0
 
 
-class Ended(TaggedMessage, kw_only=True, tag="ended"):
+class Ended(TaggedMessage, frozen=True, kw_only=True, tag="ended"):
     """A choice ended and its slot is free."""
 
     generation_id: str
     end: ChoiceEnd
 
 
-class Broken(TaggedMessage, kw_only=True, tag="broken"):
+class Broken(TaggedMessage, frozen=True, kw_only=True, tag="broken"):
     """A generation cannot go on (all its slots are free now); other generations are not touched."""
 
     generation_id: str
@@ -139,18 +139,11 @@ class Broken(TaggedMessage, kw_only=True, tag="broken"):
 
 
 Output = (
-    LoadProgress
-    | Ready
-    | LoadFailed
-    | SlotsStarted
-    | PromptProgress
-    | Emitted
-    | Ended
-    | Broken
+    LoadProgress | Ready | LoadFailed | SlotsStarted | PromptProgress | Emitted | Ended | Broken
 )
 
 
-class Report(Message, kw_only=True):
+class Report(Message, frozen=True, kw_only=True):
     """Everything that one decode step (or its preparation) brought, in order."""
 
     outputs: tuple[Output, ...]

@@ -1,0 +1,146 @@
+"""Following one log: history first, then live, without a gap and without a consumer.
+
+Live entries come republished after storing, each with the sequence of the entry before it. A break
+in that chain is filled from history. A missed last entry breaks nothing, so after some silence, and
+after every reconnect, the leader is asked.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from schemas import subjects
+from schemas.errors import SchemaError
+from schemas.events import decode_entry
+from services.bus.connection import Bus, unsubscribe
+from services.bus.errors import BusUnavailable
+from services.bus.log import Entry, read_log
+
+log = logging.getLogger(__name__)
+
+SILENCE_S = 1.0
+
+
+class LiveLog:
+    """Calls `on_entry` for every entry of one log, in order, exactly once, until `stop`.
+
+    on_entry must not block or raise; it is called in the event-loop thread.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        generation_id: str,
+        on_entry: Callable[[Entry], None],
+        *,
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        self._bus = bus
+        self._generation_id = generation_id
+        self._on_entry = on_entry
+        self._silence_s = silence_s
+        self._last_seq = 0
+        self._early: list[Entry] = []
+        self._subscription: Subscription | None = None
+        self._is_filling = False
+        self._fill_task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._heard_at = 0.0
+        self._forget_reconnect: Callable[[], None] | None = None
+
+    async def start(self, *, is_new: bool = False, after_seq: int = 0) -> None:
+        """Subscribe; then read history, unless `is_new` says that nothing can be stored yet.
+
+        after_seq: sequence of the last entry that the caller has already. Raises BusUnavailable.
+        """
+        self._last_seq = after_seq
+        subject = subjects.live(self._generation_id)
+        self._subscription = await self._bus.nc.subscribe(subject, cb=self._on_message)
+        self._forget_reconnect = self._bus.on_reconnect(self._fill_later)
+        self._arm()
+        if not is_new:
+            await self._bus.flush()
+            await self._fill()
+
+    async def stop(self) -> None:
+        """Unsubscribe. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._forget_reconnect is not None:
+            self._forget_reconnect()
+        if self._fill_task is not None:
+            self._fill_task.cancel()
+        subscription, self._subscription = self._subscription, None
+        await unsubscribe(subscription)
+
+    async def _on_message(self, message: Msg) -> None:
+        headers = message.headers or {}
+        try:
+            entry = Entry(
+                int(headers["Nats-Sequence"]),
+                int(headers["Nats-Last-Sequence"]),
+                decode_entry(message.data),
+                message.data,
+            )
+        except (KeyError, ValueError, SchemaError):
+            log.exception("action=live_entry_unreadable generation=%s", self._generation_id)
+            return
+        self._take_live(entry)
+
+    def _take_live(self, entry: Entry) -> None:
+        if entry.seq <= self._last_seq:
+            return
+        if not self._is_filling and entry.previous_seq == self._last_seq:
+            self._deliver(entry)
+        else:
+            self._early.append(entry)
+            self._fill_later()
+
+    def _deliver(self, entry: Entry) -> None:
+        self._last_seq = entry.seq
+        self._heard_at = asyncio.get_running_loop().time()
+        self._on_entry(entry)
+
+    def _fill_later(self) -> None:
+        if not self._is_filling and self._subscription is not None:
+            self._is_filling = True
+            self._fill_task = asyncio.create_task(self._fill_in_background())
+
+    async def _fill_in_background(self) -> None:
+        try:
+            await self._fill()
+        except BusUnavailable as error:
+            log.warning("action=fill_failed generation=%s error=%s", self._generation_id, error)
+        except SchemaError:
+            log.exception("action=log_unreadable generation=%s", self._generation_id)
+
+    async def _fill(self) -> None:
+        self._is_filling = True
+        try:
+            for entry in await read_log(self._bus, self._generation_id, self._last_seq):
+                self._deliver_next(entry)
+            for entry in self._early:
+                self._deliver_next(entry)
+        finally:
+            self._early = []
+            self._is_filling = False
+
+    def _deliver_next(self, entry: Entry) -> None:
+        if entry.seq > self._last_seq and entry.previous_seq <= self._last_seq:
+            self._deliver(entry)
+
+    def _arm(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._heard_at = self._heard_at or loop.time()
+        self._timer = loop.call_later(self._silence_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        if self._subscription is None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._heard_at >= self._silence_s and self._bus.is_connected:
+            self._fill_later()
+        self._timer = loop.call_later(self._silence_s, self._on_timer)

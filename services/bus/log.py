@@ -1,0 +1,167 @@
+"""The log of one generation: fenced append and reading.
+
+Every append states the subject's expected last sequence, so of two writers one loses, always. The
+caller keeps one append in flight per generation; appends of different generations are pipelined.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from nats.js.errors import NotFoundError
+
+from schemas import subjects
+from schemas.events import Event, decode_entry, encode_entry
+from schemas.generation import Generation, apply_entry
+from services.bus.ack_pipe import AckPipe, PublishRefused
+from services.bus.connection import Bus
+from services.bus.direct_get import DirectReader, sequence_of
+from services.bus.errors import (
+    BusUnavailable,
+    Fenced,
+    LogClosed,
+    MessageTooLarge,
+    StoreFull,
+)
+
+HEADER_RESERVE_BYTES = 4096
+WRONG_LAST_SEQUENCE = (10071, 10164)
+STORE_FULL = (10077, 10023)
+RETRY_WAIT_S = 0.2
+STALE_REPLICA_WAIT_S = 0.05
+OUTAGE_PATIENCE_S = 30.0
+
+
+class Entry(NamedTuple):
+    """One stored entry. seq: its stream sequence. previous_seq: of the entry before it in this log,
+    0 for the first one and −1 where not known."""
+
+    seq: int
+    previous_seq: int
+    events: tuple[Event, ...]
+    data: bytes = b""
+
+
+class LogWriter:
+    """Appends to logs. One per process is enough; event-loop thread only."""
+
+    def __init__(self, bus: Bus, *, patience_s: float = OUTAGE_PATIENCE_S) -> None:
+        """patience_s: how long an append survives a broker that does not answer."""
+        self._bus = bus
+        self._acks = bus.part(AckPipe)
+        self._patience_s = patience_s
+
+    async def append(self, state: Generation, generation_id: str, *events: Event) -> Generation:
+        """Store `events` as the next entry and return the state after it.
+
+        After a lost acknowledgement the log is read back before anything else is tried, so the entry
+        is stored once or not at all. Raises LogClosed, Fenced, MessageTooLarge, StoreFull, and
+        BusUnavailable when the broker stayed away (the entry may then be stored or not).
+        """
+        if state.is_closed:
+            raise LogClosed(f"generation {generation_id} has ended")
+        data = encode_entry(events)
+        if len(data) > self._bus.nc.max_payload - HEADER_RESERVE_BYTES:
+            raise MessageTooLarge(f"an entry of {len(data)} bytes")
+        seq = await self._store(generation_id, state.last_seq, data)
+        return apply_entry(state, seq, events)
+
+    async def _store(self, generation_id: str, last_seq: int, data: bytes) -> int:
+        subject = subjects.generation(generation_id)
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(last_seq)}
+        try:
+            return await self._acks.publish(subject, data, headers)
+        except PublishRefused as refusal:
+            if refusal.code in STORE_FULL:
+                raise StoreFull(str(refusal)) from refusal
+            if refusal.code not in WRONG_LAST_SEQUENCE:
+                raise BusUnavailable(str(refusal)) from refusal
+        except BusUnavailable:
+            pass
+        return await self._settle(generation_id, last_seq, data)
+
+    async def _settle(self, generation_id: str, last_seq: int, data: bytes) -> int:
+        """Find out what became of an append without a clear answer, and repeat it if it was lost."""
+        subject = subjects.generation(generation_id)
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(last_seq)}
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._patience_s
+        while True:
+            try:
+                after = await read_log(self._bus, generation_id, last_seq)
+                if after:
+                    return _own_or_fenced(after[0], data, generation_id)
+                return await self._acks.publish(subject, data, headers)
+            except PublishRefused as refusal:
+                if refusal.code in STORE_FULL:
+                    raise StoreFull(str(refusal)) from refusal
+            except BusUnavailable:
+                if loop.time() > give_up_at:
+                    raise
+            await asyncio.sleep(RETRY_WAIT_S)
+
+
+def _own_or_fenced(first: Entry, data: bytes, generation_id: str) -> int:
+    if first.data == data:
+        return first.seq
+    raise Fenced(f"another writer was first in the log of {generation_id}")
+
+
+async def read_log(bus: Bus, generation_id: str, after_seq: int = 0) -> list[Entry]:
+    """All entries with a sequence > after_seq, up to the last one that the leader knows.
+
+    Raises BusUnavailable, and SchemaError for an entry that is none of ours.
+    """
+    last_seq = await _last_seq(bus, generation_id)
+    entries: list[Entry] = []
+    while last_seq > after_seq:
+        entries += await _read_once(bus, generation_id, after_seq)
+        after_seq = entries[-1].seq if entries else after_seq
+        if after_seq < last_seq:  # a replica that lags behind answered
+            await asyncio.sleep(STALE_REPLICA_WAIT_S)
+    return entries
+
+
+async def last_entry(bus: Bus, generation_id: str) -> Entry | None:
+    """The last entry, from the leader; None for an empty log. Raises BusUnavailable."""
+    found = await _get_last(bus, generation_id)
+    if found is None:
+        return None
+    seq, data = found
+    return Entry(seq, -1, decode_entry(data), data)
+
+
+async def read_generation(bus: Bus, generation_id: str) -> Generation:
+    """The folded state of a log. Raises BusUnavailable."""
+    state = Generation()
+    for entry in await read_log(bus, generation_id):
+        state = apply_entry(state, entry.seq, entry.events)
+    return state
+
+
+async def _read_once(bus: Bus, generation_id: str, after_seq: int) -> list[Entry]:
+    reader = bus.part(DirectReader)
+    subject = subjects.generation(generation_id)
+    messages = await reader.read(subjects.GENERATIONS_STREAM, subject, after_seq + 1)
+    entries: list[Entry] = []
+    previous = after_seq
+    for message in messages:
+        seq = sequence_of(message)
+        entries.append(Entry(seq, previous, decode_entry(message.data), message.data))
+        previous = seq
+    return entries
+
+
+async def _last_seq(bus: Bus, generation_id: str) -> int:
+    found = await _get_last(bus, generation_id)
+    return 0 if found is None else found[0]
+
+
+async def _get_last(bus: Bus, generation_id: str) -> tuple[int, bytes] | None:
+    try:
+        subject = subjects.generation(generation_id)
+        message = await bus.js.get_last_msg(subjects.GENERATIONS_STREAM, subject)
+    except NotFoundError:
+        return None
+    except Exception as error:  # nats-py raises several unrelated classes here
+        raise BusUnavailable(f"cannot read the log of {generation_id}: {error!r}") from error
+    return message.seq or 0, message.data or b""

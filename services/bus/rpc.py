@@ -1,0 +1,87 @@
+"""Questions and answers over NATS request/reply, typed by schemas.rpc."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from schemas import codec
+from schemas.errors import SERVER, Problem, RequestError, SchemaError
+from schemas.rpc import Refusal
+from schemas.struct import Message
+from services.bus.connection import Bus
+from services.bus.errors import BusUnavailable, NoResponder, RpcTimeout
+
+log = logging.getLogger(__name__)
+
+A = TypeVar("A", bound=Message)
+
+
+async def ask(
+    bus: Bus, subject: str, question: Message, answer: type[A], *, timeout_s: float = 5.0
+) -> A:
+    """Send a question and return the answer.
+
+    Raises RequestError for a Refusal, NoResponder when nobody listens, RpcTimeout when the answer is
+    late, BusUnavailable when the broker is away.
+    """
+    try:
+        reply = await bus.nc.request(subject, codec.encode(question), timeout=timeout_s)
+    except nats.errors.NoRespondersError as error:
+        raise NoResponder(f"nobody serves {subject}") from error
+    except (TimeoutError, nats.errors.TimeoutError) as error:
+        raise RpcTimeout(f"no answer on {subject} within {timeout_s:g} s") from error
+    except (nats.errors.Error, OSError) as error:
+        raise BusUnavailable(f"cannot ask on {subject}: {error!r}") from error
+    found = codec.decode(reply.data, cast("type[A | Refusal]", Refusal | answer))
+    if isinstance(found, Refusal):
+        raise RequestError(found.problem)
+    return found
+
+
+async def serve(
+    bus: Bus,
+    subject: str,
+    questions: Any,
+    handler: Callable[[Any], Awaitable[Message]],
+    *,
+    queue: str = "",
+) -> Subscription:
+    """Answer questions of the given types (a union) with what `handler` returns, concurrently.
+
+    RequestError becomes a Refusal. queue: of several servers in one group only one gets a question.
+    """
+    running: set[asyncio.Task[None]] = set()
+
+    async def answer(message: Msg) -> None:
+        reply = codec.encode(await _answer(message.data, questions, handler))
+        try:
+            await message.respond(reply)
+        except (nats.errors.Error, OSError) as error:
+            log.warning("action=rpc_reply_lost subject=%s error=%r", subject, error)
+
+    async def on_message(message: Msg) -> None:
+        # Callbacks of one subscription run one at a time; a slow answer must not hold up the next.
+        task = asyncio.create_task(answer(message))
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+    return await bus.nc.subscribe(subject, queue=queue, cb=on_message)
+
+
+async def _answer(
+    data: bytes, questions: Any, handler: Callable[[Any], Awaitable[Message]]
+) -> Message:
+    try:
+        return await handler(codec.decode(data, questions))
+    except RequestError as error:
+        return Refusal(problem=error.problem)
+    except SchemaError as error:
+        return Refusal(problem=Problem(code=SERVER, message=f"unreadable question: {error}"))
+    except Exception:
+        log.exception("action=rpc_failed")
+        return Refusal(problem=Problem(code=SERVER, message="the server failed on this request"))

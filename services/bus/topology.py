@@ -1,0 +1,104 @@
+"""Streams, buckets and consumers: what must exist on the broker. Idempotent, any service may call it."""
+
+from nats.js import api
+from nats.js.errors import APIError, BadRequestError, NotFoundError
+
+from schemas import subjects
+from services.bus.connection import Bus
+
+DUPLICATE_WINDOW_S = 120
+MARKER_TTL_S = 2
+MAX_CONSUMERS = 20_000
+MAX_ACK_PENDING = 20_000
+
+
+async def ensure_topology(bus: Bus) -> None:
+    """Create or update every stream and bucket. Raises nats errors if the broker refuses."""
+    for config in (_generations(bus), _tasks(bus), *_buckets(bus)):
+        await _ensure_stream(bus, config)
+
+
+async def ensure_task_consumers(bus: Bus, model_key: str, ordinal: int | None) -> None:
+    """Create the durable consumers of a model's queue and, with an ordinal, of one engine's queue."""
+    await _ensure_consumer(bus, model_key, None)
+    if ordinal is not None:
+        await _ensure_consumer(bus, model_key, ordinal)
+
+
+def _generations(bus: Bus) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=subjects.GENERATIONS_STREAM,
+        subjects=[subjects.GENERATIONS_SUBJECTS],
+        storage=api.StorageType.FILE,
+        num_replicas=bus.settings.n_replicas,
+        discard=api.DiscardPolicy.NEW,
+        max_bytes=bus.settings.store_max_bytes or -1,
+        max_consumers=MAX_CONSUMERS,
+        allow_direct=True,
+        republish=api.RePublish(src="gen.>", dest=f"{subjects.LIVE_PREFIX}gen.>"),
+    )
+
+
+def _tasks(bus: Bus) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=subjects.TASKS_STREAM,
+        subjects=[subjects.TASKS_SUBJECTS],
+        storage=api.StorageType.FILE,
+        num_replicas=bus.settings.n_replicas,
+        retention=api.RetentionPolicy.WORK_QUEUE,
+        duplicate_window=DUPLICATE_WINDOW_S,
+        max_consumers=MAX_CONSUMERS,
+        allow_msg_ttl=True,
+    )
+
+
+def _buckets(bus: Bus) -> list[api.StreamConfig]:
+    names = (subjects.CONVERSATIONS_BUCKET, subjects.MODELS_BUCKET, subjects.PRESENCE_BUCKET)
+    return [
+        api.StreamConfig(
+            name=f"KV_{name}",
+            subjects=[f"$KV.{name}.>"],
+            storage=api.StorageType.FILE,
+            num_replicas=bus.settings.n_replicas,
+            max_msgs_per_subject=1,
+            discard=api.DiscardPolicy.NEW,
+            allow_direct=True,
+            allow_rollup_hdrs=True,
+            allow_msg_ttl=True,
+            subject_delete_marker_ttl=MARKER_TTL_S,
+        )
+        for name in names
+    ]
+
+
+async def _ensure_stream(bus: Bus, config: api.StreamConfig) -> None:
+    try:
+        await bus.js.add_stream(config)
+    except BadRequestError:  # it exists with other settings
+        await bus.js.update_stream(config)
+
+
+async def _ensure_consumer(bus: Bus, model_key: str, ordinal: int | None) -> None:
+    name = subjects.tasks_durable(model_key, ordinal)
+    config = api.ConsumerConfig(
+        name=name,
+        durable_name=name,
+        filter_subject=subjects.tasks(model_key, ordinal),
+        ack_policy=api.AckPolicy.EXPLICIT,
+        ack_wait=bus.settings.lease_s,
+        max_ack_pending=MAX_ACK_PENDING,
+        max_deliver=-1,
+    )
+    try:
+        await bus.js.add_consumer(subjects.TASKS_STREAM, config)
+    except (BadRequestError, NotFoundError) as error:
+        if not await _has_consumer(bus, name):
+            raise error
+
+
+async def _has_consumer(bus: Bus, name: str) -> bool:
+    try:
+        await bus.js.consumer_info(subjects.TASKS_STREAM, name)
+    except APIError:
+        return False
+    return True
