@@ -1,0 +1,72 @@
+"""Questions to the engines of the model."""
+
+import asyncio
+from typing import TypeVar
+
+from schemas import codec, subjects
+from schemas.errors import RequestError, SchemaError
+from schemas.lifecycle import LOADED, EnginePresence
+from schemas.rpc import DescribeSlots, SlotDescription, SlotsDescription
+from schemas.struct import Message
+from services.bus.connection import Bus
+from services.bus.errors import BusUnavailable
+from services.bus.kv import Bucket
+from services.bus.rpc import ask
+from services.gateway import errors
+
+A = TypeVar("A", bound=Message)
+
+QUESTION_RESERVE_BYTES = 64 * 1024
+"""What a question holds beside the client's JSON, at most."""
+
+
+class Engines:
+    """The engine fronts that serve one model, reached over the bus."""
+
+    def __init__(self, bus: Bus, model_key: str, timeout_s: float) -> None:
+        self._bus = bus
+        self._model_key = model_key
+        self._timeout_s = timeout_s
+
+    async def ask(self, question: Message, answer: type[A], *, n_bytes: int = 0) -> A:
+        """Ask any engine. n_bytes: of the client's JSON inside `question`.
+
+        Raises RequestError for a refusal and for what is too large for the broker; NoResponder,
+        RpcTimeout, and BusUnavailable at once while there is no connection.
+        """
+        self.require_connection()
+        if n_bytes > self._bus.nc.max_payload - QUESTION_RESERVE_BYTES:
+            raise RequestError(errors.too_large_to_keep())
+        subject = subjects.engine_rpc(self._model_key)
+        return await ask(self._bus, subject, question, answer, timeout_s=self._timeout_s)
+
+    def require_connection(self) -> None:
+        """Raise BusUnavailable while the broker is away: what is sent then would wait in a buffer."""
+        if not self._bus.is_connected:
+            raise BusUnavailable("not connected to the broker")
+
+    async def slots(self) -> list[tuple[SlotDescription, ...]]:
+        """The slots of every loaded engine, in the order of their ordinals."""
+        engines = await self._present()
+        asked = [self._slots_of(presence.engine) for presence in engines]
+        return [found.slots for found in await asyncio.gather(*asked)]
+
+    async def _slots_of(self, engine: str) -> SlotsDescription:
+        subject = subjects.engine_rpc(self._model_key, engine)
+        question = DescribeSlots()
+        return await ask(self._bus, subject, question, SlotsDescription, timeout_s=self._timeout_s)
+
+    async def _present(self) -> list[EnginePresence]:
+        self.require_connection()
+        bucket = Bucket(self._bus, subjects.PRESENCE_BUCKET)
+        values = (await bucket.entries(subjects.presence_key("engine", "*"))).values()
+        engines = [presence for value in values if (presence := _presence(value)) is not None]
+        ours = [e for e in engines if e.model_key == self._model_key and e.status == LOADED]
+        return sorted(ours, key=lambda presence: (presence.ordinal, presence.engine))
+
+
+def _presence(value: bytes) -> EnginePresence | None:
+    try:
+        return codec.decode(value, EnginePresence)
+    except SchemaError:
+        return None

@@ -1,0 +1,33 @@
+"""Problems that the gateway itself reports; they travel as `schemas.errors.RequestError`.
+
+RequestError
+├── loading()              the model is not there yet
+├── load_failed()          it will not come
+└── too_large_to_keep()    the request fits into no entry of the log
+"""
+
+from schemas.errors import BODY_TOO_LARGE, UNAVAILABLE, Problem
+
+RETRY_AFTER_S = 1
+
+
+def loading() -> Problem:
+    """llama-server's words; its clients look for them."""
+    return Problem(code=UNAVAILABLE, message="Loading model", retry_after_s=RETRY_AFTER_S)
+
+
+def load_failed(reason: str) -> Problem:
+    return Problem(code=UNAVAILABLE, message=f"The model could not be loaded: {reason}")
+
+
+def too_large_to_keep() -> Problem:
+    return Problem(
+        code=BODY_TOO_LARGE,
+        message="The request and its prompt are larger than the log keeps; send less at once",
+    )
+
+
+def too_late(deadline_s: float) -> Problem:
+    return Problem(
+        code=UNAVAILABLE, message=f"The request was not finished within {deadline_s:g} seconds"
+    )

@@ -1,0 +1,59 @@
+"""The routes that only tell: health, models, props, slots."""
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from schemas.errors import UNAVAILABLE, Problem, RequestError
+from schemas.lifecycle import SLEEPING
+from services.edge.errors import JSON_TYPE
+from services.gateway import views
+from services.gateway.config import GatewaySettings
+from services.gateway.engines import Engines
+from services.gateway.models import ServedModel
+
+NO_SLOTS = "This server does not support slots endpoint. Start it with `--slots`"
+NO_PROPS_POST = "This server does not support changing global properties. Start it with `--props`"
+
+
+class InfoRoutes:
+    """Answers from what is known already; only /slots asks the engines."""
+
+    def __init__(self, model: ServedModel, engines: Engines, settings: GatewaySettings) -> None:
+        self._model = model
+        self._engines = engines
+        self._settings = settings
+
+    async def health(self, _request: Request) -> Response:
+        if not self._model.is_loaded:
+            raise RequestError(self._model.problem())
+        return _json({"status": "ok"})
+
+    async def models(self, _request: Request) -> Response:
+        status = self._model.status
+        created_at_s = 0 if status is None else status.created_at_s
+        return _json(views.models_view(self._model.loaded(), self._settings, created_at_s))
+
+    async def props(self, _request: Request) -> Response:
+        status = self._model.status
+        is_sleeping = status is not None and status.status == SLEEPING
+        found = self._model.loaded()
+        return _json(views.props_view(found, self._settings, is_sleeping=is_sleeping))
+
+    async def change_props(self, _request: Request) -> Response:
+        if not self._settings.has_props_post:
+            raise RequestError.not_supported(NO_PROPS_POST)
+        return _json({"success": True})
+
+    async def slots(self, request: Request) -> Response:
+        if not self._settings.has_slots:
+            raise RequestError.not_supported(NO_SLOTS)
+        engines = await self._engines.slots()
+        is_full = all(slot.is_processing for slots in engines for slot in slots)
+        if request.query_params.get("fail_on_no_slot") and is_full:
+            raise RequestError(Problem(code=UNAVAILABLE, message="no slot available"))
+        return _json(views.slots_view(engines))
+
+
+def _json(value: object) -> Response:
+    return Response(orjson.dumps(value), media_type=JSON_TYPE)
