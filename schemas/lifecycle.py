@@ -46,3 +46,10 @@ class ModelStatus(Message, frozen=True, kw_only=True):
     error: str = ""
     created_at_s: int = 0
     changed_at_s: int = 0
+
+
+class HostPresence(Message, kw_only=True):
+    """One living engine host, published like an engine. engines: ids of those that it keeps running."""
+
+    host: str
+    engines: tuple[str, ...] = ()
