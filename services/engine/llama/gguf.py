@@ -8,9 +8,9 @@ import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from services.engine.errors import ModelUnusable
+from services.engine.errors import ModelNotLoadable
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -67,15 +67,15 @@ class Gguf:
 def read_gguf(path: str) -> Gguf:
     """Read the header of a GGUF file. Blocks for file I/O (some 100 ms for a large vocabulary).
 
-    Raises ModelUnusable when the file is missing, no GGUF, or damaged.
+    Raises ModelNotLoadable when the file is missing, no GGUF, or damaged.
     """
     try:
         with Path(path).open("rb") as file:
             return _read(file, Path(path).stat().st_size)
     except OSError as error:
-        raise ModelUnusable(f"cannot read the model file {path}: {error.strerror}") from error
+        raise ModelNotLoadable(f"cannot read the model file {path}: {error.strerror}") from error
     except (struct.error, ValueError, OverflowError) as error:
-        raise ModelUnusable(f"{path} is not a GGUF model file: {error}") from error
+        raise ModelNotLoadable(f"{path} is not a GGUF model file: {error}") from error
 
 
 def _read(file: BinaryIO, n_file_bytes: int) -> Gguf:
@@ -159,10 +159,9 @@ def _skip(file: BinaryIO, n: int) -> None:
 
 
 def _number(file: BinaryIO, layout: str) -> int:
-    (value,) = _unpack(file, layout)
-    return int(value)
+    return int(_unpack(file, layout)[0])
 
 
-def _unpack(file: BinaryIO, layout: str) -> tuple[int | float, ...]:
+def _unpack(file: BinaryIO, layout: str) -> tuple[Any, ...]:
     data = file.read(struct.calcsize(layout))
     return struct.unpack(layout, data)

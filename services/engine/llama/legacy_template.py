@@ -7,6 +7,7 @@ Any thread. `llama_chat_apply_template` recognises a template by its name or by 
 import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from llama_cpp import llama_cpp as lib
 
@@ -41,7 +42,7 @@ def render(template: str, messages: Sequence[tuple[str, str]], *, opens_answer: 
 
 
 def _apply(template: str, chat, n_messages: int, opens_answer: bool, room: int):
-    buffer = ctypes.create_string_buffer(room)
+    buffer: Any = ctypes.create_string_buffer(room)
     n = lib.llama_chat_apply_template(
         _c_text(template), chat, n_messages, opens_answer, buffer, room
     )

@@ -12,10 +12,11 @@ import ctypes
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from llama_cpp import llama_cpp as lib
 
-from services.engine.errors import ModelUnusable
+from services.engine.errors import ModelNotLoadable
 from services.engine.llama.logs import set_log
 
 NO_TOKEN = -1
@@ -33,7 +34,7 @@ def to_utf8(text: str) -> bytes:
 
 
 class Vocabulary:
-    """Tokenizer and special tokens of one GGUF file. Raises ModelUnusable when it cannot be loaded.
+    """Tokenizer and special tokens of one GGUF file. Raises ModelNotLoadable when it cannot be loaded.
 
     ids are ints in 0 ≤ id < n_vocab; the special ones are None where the model has none.
     """
@@ -41,18 +42,18 @@ class Vocabulary:
     def __init__(self, path: str, *, is_verbose: bool = False) -> None:
         set_log(is_verbose)
         if not Path(path).is_file():
-            raise ModelUnusable(f"the model file {path} does not exist")
+            raise ModelNotLoadable(f"the model file {path} does not exist")
         params = lib.llama_model_default_params()
         params.vocab_only = True
-        self._model = lib.llama_model_load_from_file(path.encode(), params)
+        self._model: Any = lib.llama_model_load_from_file(path.encode(), params)
         if not self._model:
-            raise ModelUnusable(f"llama.cpp cannot load the vocabulary of {path}")
-        self._vocab = lib.llama_model_get_vocab(self._model)
+            raise ModelNotLoadable(f"llama.cpp cannot load the vocabulary of {path}")
+        self._vocab: Any = lib.llama_model_get_vocab(self._model)
         self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
         self.vocab_type: int = lib.llama_vocab_type(self._vocab)
         if self.vocab_type == lib.LLAMA_VOCAB_TYPE_NONE or not self.n_vocab:
             self.close()
-            raise ModelUnusable(f"{path} has no vocabulary")
+            raise ModelNotLoadable(f"{path} has no vocabulary")
 
     def close(self) -> None:
         """Free the model; no other call may follow or be under way."""
@@ -62,7 +63,7 @@ class Vocabulary:
 
     # ---- special tokens
 
-    def _special(self, token: int) -> int | None:
+    def _special(self, token: Any) -> int | None:
         return token if 0 <= token < self.n_vocab else None
 
     @cached_property
@@ -159,7 +160,7 @@ class Vocabulary:
         return buffer.raw[: max(n, 0)].decode("utf-8", "replace")
 
     def _detokenize(self, array, room: int):
-        buffer = ctypes.create_string_buffer(room)
+        buffer: Any = ctypes.create_string_buffer(room)
         n = lib.llama_detokenize(self._vocab, array, len(array), buffer, room, False, True)
         return n, buffer
 
