@@ -1,0 +1,125 @@
+"""`POST /v1/chat/completions`: OpenAI's chat completions as llama-server writes them."""
+
+from collections.abc import Callable, Sequence
+
+from schemas.events import ChoiceEnd, Progress, Timings
+from services.streams.projections.choice import Choice, Piece
+from services.streams.projections.completion import final_logprobs, merge_choices
+from services.streams.projections.context import Context
+from services.streams.projections.dialect import logprobs_json
+from services.streams.projections.frames import DONE, data_frame, to_json
+from services.streams.projections.message import Delta, MessageParser, PlainText, message_of
+from services.streams.projections.native import final_json
+from services.streams.projections.shapes import (
+    Json,
+    finish_reason,
+    progress_json,
+    timings_json,
+    usage_json,
+)
+
+CHUNK = "chat.completion.chunk"
+ROLE: Json = {"role": "assistant", "content": None}
+
+
+class Chat:
+    """Frames of `openai.chat`. new_parser: makes the parser of one choice's text."""
+
+    shows_ids = False
+
+    def __init__(
+        self, context: Context, new_parser: Callable[[], MessageParser] = PlainText
+    ) -> None:
+        self._context = context
+        self._new_parser = new_parser
+        self._parsers: dict[int, MessageParser] = {}
+        self._heads: dict[tuple[int, str], bytes] = {}
+        self._tail = b"}}],%b\n\n" % to_json(self._shared(CHUNK))[1:]
+
+    def begin(self, choice: Choice) -> list[bytes]:
+        self._parsers[choice.index] = self._new_parser()
+        return [data_frame(self._chunk(_choice_json(choice, ROLE)))]
+
+    def content(self, choice: Choice, piece: Piece, timings: Timings | None) -> list[bytes]:
+        deltas = self._parsers[choice.index].feed(piece.text)
+        if timings is None and not piece.probs:
+            return [self._delta_frame(choice, delta) for delta in deltas]
+        chunks = [self._chunk(_choice_json(choice, {delta.field: delta.text})) for delta in deltas]
+        if chunks:
+            chunks[-1] = self._detailed(choice, deltas[-1], piece, timings)
+        return [data_frame(chunk) for chunk in chunks]
+
+    def progress(self, choice: Choice, event: Progress, timings: Timings | None) -> list[bytes]:
+        chunk = self._chunk(_choice_json(choice, ROLE))
+        if timings is not None:
+            chunk["timings"] = timings_json(timings)
+        return [data_frame(chunk | {"prompt_progress": progress_json(event)})]
+
+    def end(self, choice: Choice, end: ChoiceEnd) -> list[bytes]:
+        chunks = [
+            self._chunk(_choice_json(choice, {delta.field: delta.text}))
+            for delta in self._parsers[choice.index].close()
+        ]
+        chunks.append(self._chunk(_choice_json(choice, {}, finish_reason(end))))
+        if self._context.params.output.include_usage:
+            usage = {"usage": usage_json(end)}
+            chunks.append({"choices": [], **self._shared(CHUNK), **usage})
+        chunks[-1]["timings"] = timings_json(end.timings)
+        if self._context.params.output.verbose:
+            chunks[0]["__verbose"] = final_json(self._context, choice, end)
+        return [data_frame(chunk) for chunk in chunks]
+
+    def finish(self) -> list[bytes]:
+        return [DONE]
+
+    def answer(self, choices: Sequence[Choice]) -> object:
+        """The first choice's answer with the choices of all; llama-server's usage is the first's too."""
+        bodies = [self._answer(choice, choice.end) for choice in choices if choice.end is not None]
+        return merge_choices(bodies)
+
+    def _answer(self, choice: Choice, end: ChoiceEnd) -> Json:
+        shown: Json = {
+            "finish_reason": finish_reason(end),
+            "index": choice.index,
+            "message": message_of(self._new_parser(), choice.text),
+        }
+        if (logprobs := final_logprobs(self._context, choice, end)) is not None:
+            shown["logprobs"] = logprobs
+        body = {"choices": [shown], **self._shared("chat.completion"), "usage": usage_json(end)}
+        if self._context.params.output.verbose:
+            body["__verbose"] = final_json(self._context, choice, end)
+        return body | {"timings": timings_json(end.timings)}
+
+    def _delta_frame(self, choice: Choice, delta: Delta) -> bytes:
+        """The hot path: only the text is new."""
+        key = (choice.index, delta.field)
+        head = self._heads.get(key)
+        if head is None:
+            start = b'data: {"choices":[{"finish_reason":null,"index":%d,"delta":{%b:'
+            head = self._heads[key] = start % (choice.index, to_json(delta.field))
+        return b"%b%b%b" % (head, to_json(delta.text), self._tail)
+
+    def _detailed(
+        self, choice: Choice, delta: Delta, piece: Piece, timings: Timings | None
+    ) -> Json:
+        shown = _choice_json(choice, {delta.field: delta.text})
+        if piece.probs:
+            shown["logprobs"] = logprobs_json(self._context, piece)
+        chunk = self._chunk(shown)
+        return chunk if timings is None else chunk | {"timings": timings_json(timings)}
+
+    def _chunk(self, choice: Json) -> Json:
+        return {"choices": [choice], **self._shared(CHUNK)}
+
+    def _shared(self, kind: str) -> Json:
+        return {
+            "created": self._context.created,
+            "id": self._context.id,
+            "model": self._context.model,
+            "system_fingerprint": self._context.fingerprint,
+            "object": kind,
+        }
+
+
+def _choice_json(choice: Choice, delta: Json, reason: str | None = None) -> Json:
+    return {"finish_reason": reason, "index": choice.index, "delta": delta}

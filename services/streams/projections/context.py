@@ -1,0 +1,34 @@
+"""What every frame of one answer shares, taken from `requested` and the first `started`."""
+
+from schemas.events import Prompt, Requested, Started
+from schemas.params import RANDOM_SEED, Params
+
+NO_PROMPT = Prompt(ids=())
+
+
+class Context:
+    """id, created (Unix seconds), model, fingerprint: as the answer shows them. params: resolved."""
+
+    def __init__(self, requested: Requested) -> None:
+        self.requested = requested
+        self.params: Params = requested.params
+        self.id = f"chatcmpl-{requested.generation_id.replace('-', '')}"
+        self.created = requested.created_at_ms // 1000
+        self.model = requested.model
+        self.fingerprint = requested.fingerprint
+
+    def on_started(self, started: Started) -> None:
+        """The engine's word on the parameters counts; only the first attempt is asked."""
+        self.params = started.params or self.params
+
+    def prompt_of(self, choice: int) -> Prompt:
+        """Choices are numbered prompt by prompt, n_cmpl of each."""
+        index = choice // max(1, self.params.n_cmpl)
+        prompts = self.requested.prompts
+        return prompts[index] if index < len(prompts) else NO_PROMPT
+
+    def seed_of(self, choice: int) -> int:
+        """The seed that llama-server reports: further choices of a prompt count up from it."""
+        seed = self.params.sampling.seed
+        offset = choice % max(1, self.params.n_cmpl)
+        return seed if seed == RANDOM_SEED else (seed + offset) & 0xFFFFFFFF

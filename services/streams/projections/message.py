@@ -1,0 +1,45 @@
+"""From the text of a choice to the fields of an assistant message.
+
+The one place where a dialect's message is made of generated text. Text streams in, deltas come out;
+what a model wrote as plain text is content as it stands.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Delta(NamedTuple):
+    """An addition to the message. field: its key, e.g. content. text: what is added to its value."""
+
+    field: str
+    text: str
+
+
+class MessageParser(Protocol):
+    """Takes the text of one choice in pieces of any size; the deltas do not depend on the cuts."""
+
+    def feed(self, text: str) -> Sequence[Delta]:
+        """The deltas that `text` (not empty) makes certain."""
+        ...
+
+    def close(self) -> Sequence[Delta]:
+        """The deltas that the end makes certain. Called once."""
+        ...
+
+
+class PlainText:
+    """All text is content."""
+
+    def feed(self, text: str) -> Sequence[Delta]:
+        return (Delta("content", text),)
+
+    def close(self) -> Sequence[Delta]:
+        return ()
+
+
+def message_of(parser: MessageParser, text: str) -> dict[str, str]:
+    """The whole message of a finished choice. parser: a fresh one."""
+    message = {"role": "assistant", "content": ""}
+    for delta in (*(parser.feed(text) if text else ()), *parser.close()):
+        message[delta.field] = message.get(delta.field, "") + delta.text
+    return message
