@@ -1,0 +1,112 @@
+"""The processes that serve HTTP or the registry: `api` (all in one), `gateway`, `streams`, `models`.
+
+Each is a set of parts entered in order and left in reverse; nothing is imported before it is needed.
+"""
+
+import asyncio
+import contextlib
+import gc
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from services import logs
+from services.bus.connection import Bus, connect
+from services.bus.topology import ensure_topology
+from services.cli import lifeline, listen, settings
+from services.cli.flags import Values
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+BROKER_TIMEOUT_S = 30.0
+
+Part = Callable[[Bus, Values], AbstractAsyncContextManager[None]]
+
+
+def run(name: str, values: Values) -> int:
+    """Run one of these processes until SIGTERM or SIGINT. Raises LlamatapeError."""
+    lifeline.hold()
+    logs.configure(name, is_verbose=bool(values["verbose"]))
+    parts: dict[str, Part] = {
+        "api": _api,
+        "gateway": _gateway,
+        "streams": _streams,
+        "models": _models,
+    }
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(name, values, parts[name]))
+    return 0
+
+
+async def _run(name: str, values: Values, part: Part) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    bus = await connect(settings.bus_settings(values), name=name, timeout_s=BROKER_TIMEOUT_S)
+    try:
+        await ensure_topology(bus)
+        async with part(bus, values):
+            gc.collect()
+            gc.freeze()
+            await stopped.wait()
+    finally:
+        await bus.close()
+
+
+@contextlib.asynccontextmanager
+async def _api(bus: Bus, values: Values) -> AsyncGenerator[None]:
+    async with _models(bus, values), _gateway(bus, values):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _models(bus: Bus, values: Values) -> AsyncGenerator[None]:
+    from services.models.bootstrap import run_models
+
+    async with run_models(bus, settings.models_settings(values)):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _gateway(bus: Bus, values: Values) -> AsyncGenerator[None]:
+    """The HTTP API; it reads logs itself, so it serves the read side's routes too."""
+    from services.bus.log import LogWriter
+    from services.gateway.bootstrap import create_app
+    from services.streams.bootstrap import create_conversations, create_hub, create_router
+
+    gateway = settings.gateway_settings(values)
+    hub = create_hub(bus, settings.streams_settings(values))
+    conversations, writer = create_conversations(bus), LogWriter(bus)
+    app = create_app(bus, gateway, hub, conversations, writer)
+    app.include_router(create_router(hub, conversations, writer))
+    async with _serving(app, gateway.host, gateway.port):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _streams(bus: Bus, values: Values) -> AsyncGenerator[None]:
+    from services.streams.bootstrap import create_app
+
+    streams = settings.streams_settings(values)
+    async with _serving(create_app(bus, streams), streams.host, streams.port):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _serving(app: "ASGIApp", host: str, port: int) -> AsyncGenerator[None]:
+    """HTTP on the sockets of the launcher, else on our own. Raises StartError."""
+    from services.cli.http import serving
+
+    passed = listen.inherited()
+    sockets = passed or listen.open_sockets(host.split(","), port)
+    try:
+        async with serving(app, sockets):
+            yield
+    finally:
+        if not passed:
+            listen.close_sockets(sockets)

@@ -1,0 +1,54 @@
+"""uvicorn inside our own process: our signals, our sockets, a bounded end."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncGenerator, Generator
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from services.cli.listen import BACKLOG
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+KEEP_ALIVE_S = 75
+SHUTDOWN_S = 1
+
+
+class Server(uvicorn.Server):
+    """Leaves signals to the process, which stops its other parts too."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(app: "ASGIApp", sockets: list[socket.socket]) -> AsyncGenerator[None]:
+    """While inside, `app` answers on `sockets`. On the way out answers have 1 s to end."""
+    server = Server(_config(app))
+    task = asyncio.create_task(server.serve(sockets), name="http")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+def _config(app: "ASGIApp") -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="none",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        server_header=False,
+        date_header=False,
+    )
