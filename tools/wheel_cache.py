@@ -113,7 +113,7 @@ def check_tools() -> None:
 
 def _build(folder: Path, python: Path) -> Path:
     check_tools()
-    _say("building llama.cpp from source: takes 6 to 12 minutes on two cores, once per machine")
+    _say("building llama.cpp from source: takes 3 to 12 minutes on two cores, once per machine")
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
         log = folder / "build.log"
         _say(f"the build's log is {log}")

@@ -160,6 +160,7 @@ def test_legal_imports_pass(planted_tree: Path) -> None:
         ("services/streams/bad", "services.models", "services do not import one another"),
         ("services/engine/bad", "services.streams", "services do not import one another"),
         ("services/bus/bad", "services.engine", "services do not import one another"),
+        ("services/engine/bad", "starlette.responses", "the engine and the bus know no HTTP"),
         ("services/engine/bad", "nats.aio.client", "only services.bus imports nats"),
         ("services/engine/front", "llama_cpp", "only the decoder and the vocabulary adapter"),
         ("services/streams/reader", "sqlalchemy.ext.asyncio", "the archive know SQL"),
