@@ -1,0 +1,83 @@
+"""Builds the models service of one process. The only place of this package that makes adapters."""
+
+import asyncio
+import contextlib
+import importlib
+import time
+from collections.abc import AsyncGenerator
+
+from schemas import subjects
+from schemas.rpc import Done, HostOrder
+from services.bus.connection import Bus
+from services.bus.kv import Bucket
+from services.bus.rpc import ask
+from services.models.catalog import spec_of
+from services.models.config import ModelsSettings
+from services.models.journal import Records
+from services.models.keeper import Keeper
+from services.models.lifecycle import Order, Wish
+from services.models.mirror import Mirror
+from services.models.observer import Observer
+from services.models.orders import engine_id, host_order
+from services.models.service import ModelsService
+
+ORDER_TIMEOUT_S = 5.0
+
+
+@contextlib.asynccontextmanager
+async def run_models(bus: Bus, settings: ModelsSettings) -> AsyncGenerator[ModelsService]:
+    """Run the control plane while the context is open; the topology must be there already.
+
+    On entry gateways' mirror is true and the engines are ordered; the database is opened behind.
+    Raises BusUnavailable on entry. On exit `stopped` is recorded if this process gave the orders.
+    """
+    service = _build(bus, settings)
+    try:
+        await service.start()
+        yield service
+    finally:
+        await service.stop()
+
+
+def _build(bus: Bus, settings: ModelsSettings) -> ModelsService:
+    spec = spec_of(settings)
+    presence = Bucket(bus, subjects.PRESENCE_BUCKET)
+    engines = tuple(engine_id(settings.model_key, n) for n in range(settings.n_engines))
+    ordinals = {engine: ordinal for ordinal, engine in enumerate(engines)}
+
+    async def ask_host(order: HostOrder) -> Done:
+        subject = subjects.host_rpc(settings.host)
+        return await ask(bus, subject, order, Done, timeout_s=ORDER_TIMEOUT_S)
+
+    def to_host(order: Order) -> HostOrder:
+        return host_order(order, settings.model_key, ordinals, dict(settings.engine_env))
+
+    return ModelsService(
+        spec=spec,
+        wish=Wish.LOAD if settings.host else Wish.OBSERVE,
+        engines=engines,
+        observe=lambda on_change: Observer(presence, settings.model_key, on_change),
+        mirror=Mirror(Bucket(bus, subjects.MODELS_BUCKET)),
+        ask=ask_host,
+        to_host=to_host,
+        keep=lambda on_change: Keeper(
+            spec=spec,
+            open_records=lambda: _open_records(settings.database_url),
+            first_seen_ms=_now_ms(),
+            on_change=on_change,
+        ),
+        now_ms=_now_ms,
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def _open_records(url: str) -> Records:
+    # SQLAlchemy takes as long to import as all the rest of this process: not before the engine is
+    # ordered, and not on the thread that starts to serve.
+    await asyncio.to_thread(importlib.import_module, "services.models.registry")
+    from services.models.registry import open_registry
+
+    return await open_registry(url)

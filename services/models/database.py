@@ -1,0 +1,81 @@
+"""One database: SQLite in a file, or PostgreSQL. Transactions that may be repeated, errors of ours."""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+from sqlalchemy import event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+from services.models.errors import DatabaseUnavailable
+
+BUSY_TIMEOUT_MS = 10_000
+"""How long a writer waits for another process that writes into the same SQLite file."""
+
+WAL_TRIES = 200
+WAL_RETRY_S = 0.02
+
+
+def create_engine(url: str) -> AsyncEngine:
+    """An engine that connects at first use. Raises DatabaseUnavailable for a URL nobody understands."""
+    try:
+        parsed = make_url(url)
+        is_sqlite = parsed.get_backend_name() == "sqlite"
+        engine = create_async_engine(parsed, pool_pre_ping=not is_sqlite)
+        if is_sqlite:
+            _prepare_sqlite(engine, parsed.database)
+    except (ArgumentError, NoSuchModuleError, ImportError, OSError) as error:
+        raise DatabaseUnavailable(f"cannot use the database: {error}") from error
+    return engine
+
+
+@contextlib.asynccontextmanager
+async def transaction(engine: AsyncEngine) -> AsyncGenerator[AsyncSession]:
+    """A session whose work is committed at the end, or undone. Raises DatabaseUnavailable."""
+    try:
+        async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
+            yield session
+    except (SQLAlchemyError, OSError) as error:
+        raise DatabaseUnavailable(f"the database refused: {error}") from error
+
+
+def _prepare_sqlite(engine: AsyncEngine, path: str | None) -> None:
+    if path and path != ":memory:":
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
+    event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
+
+
+def _on_sqlite_connect(connection: Any, record: object) -> None:
+    # The driver would begin transactions by itself, too late and without the write lock.
+    connection.isolation_level = None
+    connection.run_async(_configure)
+
+
+async def _configure(connection: aiosqlite.Connection) -> None:
+    await connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    await connection.execute("PRAGMA foreign_keys=ON")
+    await connection.execute("PRAGMA synchronous=NORMAL")
+    await _switch_to_wal(connection)
+
+
+async def _switch_to_wal(connection: aiosqlite.Connection) -> None:
+    # The first switch of a new file needs it alone, and SQLite does not wait for that as for a lock.
+    for _ in range(WAL_TRIES - 1):
+        try:
+            await connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            await asyncio.sleep(WAL_RETRY_S)
+    await connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _on_sqlite_begin(connection: Any) -> None:
+    # All our transactions may write; one that began as a reader could not become a writer safely.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

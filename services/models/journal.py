@@ -1,0 +1,75 @@
+"""What the service has decided, on its way into the database: in order, nothing lost, nobody waits.
+
+Serving must go on while the database is away or still being opened, so decisions take effect at
+once and are written behind. A decision that cannot be written is tried again until it can.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from services.models.catalog import ModelSpec, Registered
+from services.models.errors import ModelsError
+from services.models.files import FileFacts, FileIdentity
+from services.models.lifecycle import Verdict
+
+log = logging.getLogger(__name__)
+
+MAX_PENDING = 10_000
+FIRST_RETRY_S = 0.1
+LAST_RETRY_S = 5.0
+
+T = TypeVar("T")
+
+
+class Records(Protocol):
+    """The part of services.models.registry.Registry that is needed here. Raises DatabaseUnavailable."""
+
+    async def register(self, spec: ModelSpec, file: FileIdentity, at_ms: int) -> Registered: ...
+    async def learn(self, key: str, file: FileIdentity, facts: FileFacts) -> bool: ...
+    async def record(self, key: str, verdict: Verdict, at_ms: int) -> bool: ...
+    async def close(self) -> None: ...
+
+
+class Journal:
+    """Writes verdicts behind. Event-loop thread."""
+
+    def __init__(self, model_key: str) -> None:
+        self._model_key = model_key
+        self._pending: asyncio.Queue[tuple[Verdict, int]] = asyncio.Queue(MAX_PENDING)
+
+    def add(self, verdict: Verdict, at_ms: int) -> None:
+        """Remember to write `verdict`, decided at that Unix time. With too many waiting it is dropped."""
+        try:
+            self._pending.put_nowait((verdict, at_ms))
+        except asyncio.QueueFull:
+            log.error(
+                "action=history_dropped model_key=%s status=%s", self._model_key, verdict.status
+            )
+
+    async def run(self, records: Records) -> None:
+        """Write what was and will be added; ends by cancellation only."""
+        while True:
+            verdict, at_ms = await self._pending.get()
+            await insist(lambda v=verdict, at=at_ms: records.record(self._model_key, v, at))
+            self._pending.task_done()
+
+    async def flush(self, timeout_s: float) -> None:
+        """Return when everything added is written, or after `timeout_s`."""
+        try:
+            await asyncio.wait_for(self._pending.join(), timeout_s)
+        except TimeoutError:
+            log.warning("action=history_unwritten n=%d", self._pending.qsize())
+
+
+async def insist(work: Callable[[], Awaitable[T]]) -> T:
+    """The result of `work`, tried again as long as it raises a ModelsError."""
+    delay_s = FIRST_RETRY_S
+    while True:
+        try:
+            return await work()
+        except ModelsError as error:
+            log.warning("action=database_retry delay_s=%g error=%s", delay_s, error)
+        await asyncio.sleep(delay_s)
+        delay_s = min(delay_s * 2, LAST_RETRY_S)
