@@ -1,8 +1,9 @@
 """Errors of an engine.
 
-    EngineError(LlamatapeError)
-    ├── ModelNotLoadable   the decoder or the vocabulary cannot load the model file
-    └── DecoderGone        the decoder process ended while it was needed
+EngineError(LlamatapeError)
+├── ModelNotLoadable   the decoder or the vocabulary cannot load the model file
+├── TemplateUnusable   the chat template of the settings or the model does not parse
+└── DecoderGone        the decoder process ended while it was needed
 """
 
 from schemas.errors import LlamatapeError
@@ -14,6 +15,10 @@ class EngineError(LlamatapeError):
 
 class ModelNotLoadable(EngineError):
     """The model file cannot be loaded."""
+
+
+class TemplateUnusable(EngineError):
+    """The chat template cannot be parsed."""
 
 
 class DecoderGone(EngineError):

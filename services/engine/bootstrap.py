@@ -1,0 +1,51 @@
+"""Builds and runs one engine front: the only place here that makes adapters."""
+
+import asyncio
+import logging
+import signal
+from importlib import metadata
+
+import uvloop
+
+from services.bus.config import BusSettings
+from services.bus.connection import connect
+from services.bus.topology import ensure_topology
+from services.engine.config import EngineSettings
+from services.engine.errors import EngineError, ModelNotLoadable
+from services.engine.front import Front
+from services.engine.questions import load_questions
+
+log = logging.getLogger(__name__)
+
+EXIT_CANNOT_LOAD = 78
+"""EX_CONFIG: the launcher does not try again."""
+
+
+def build_info() -> str:
+    """What `build` in claims and compat digests says: our version and the bindings'."""
+    return f"llamatape {metadata.version('llamatape')}, llama-cpp-python {metadata.version('llama-cpp-python')}"
+
+
+def run_engine(settings: EngineSettings, bus_settings: BusSettings) -> int:
+    """Blocks until SIGTERM or SIGINT; the exit code. The caller has configured logging."""
+    return uvloop.run(_run(settings, bus_settings))
+
+
+async def _run(settings: EngineSettings, bus_settings: BusSettings) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    bus = await connect(bus_settings, name=f"engine {settings.engine}")
+    try:
+        await ensure_topology(bus)
+        questions = await load_questions(settings, build_info())
+        await Front(bus, settings, questions, build_info()).run(stop)
+    except ModelNotLoadable as error:
+        log.error("action=model_not_loadable error=%s", error)
+        return EXIT_CANNOT_LOAD
+    except EngineError as error:
+        log.error("action=engine_failed error=%s", error)
+        return 1
+    finally:
+        await bus.close()
+    return 0

@@ -1,0 +1,135 @@
+"""One running engine front: wires bus, decoder, tokenizer and runner together, and answers questions."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from schemas import rpc, subjects
+from schemas.errors import RequestError
+from schemas.lifecycle import FAILED, LOADED, LOADING, EnginePresence
+from services.bus.connection import Bus
+from services.bus.rpc import serve
+from services.bus.tasks import TaskQueue, on_poke
+from services.engine.config import EngineSettings
+from services.engine.decoder_process import DecoderEvents, DecoderProcess
+from services.engine.errors import EngineError
+from services.engine.presence import Presence
+from services.engine.protocol import Output, Ready, SlotsStarted
+from services.engine.questions import Questions
+from services.engine.runner import Runner
+from services.engine.slots_view import SlotsView
+
+log = logging.getLogger(__name__)
+
+
+class Front:
+    """An engine from start to stop. Event-loop thread only; built by bootstrap."""
+
+    def __init__(self, bus: Bus, settings: EngineSettings, questions: Questions, build: str) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._questions = questions
+        self._slots = SlotsView(settings.n_slots, 0)
+        self._presence = Presence(bus, _first_presence(settings))
+        self._decoder = DecoderProcess(
+            settings,
+            DecoderEvents(
+                on_outputs=self._on_outputs,
+                on_ready=self._on_ready,
+                on_gone=self._on_gone,
+                on_progress=self._on_progress,
+            ),
+        )
+        self._runner = Runner(bus, settings, questions.compat, self._decoder, build=build)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self, until: asyncio.Event) -> None:
+        """Serve until `until` is set. Raises EngineError when the model cannot be loaded."""
+        decoding = asyncio.create_task(self._decoder.run())
+        stopping = asyncio.create_task(until.wait())
+        try:
+            await self._open()
+            await asyncio.wait([decoding, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if decoding.done():
+                decoding.result()
+        except EngineError as error:
+            self._presence.update(status=FAILED, error=str(error))
+            await self._presence.publish()
+            raise
+        finally:
+            await self._close()
+            for task in (decoding, stopping):
+                task.cancel()
+            await asyncio.wait([decoding, stopping])
+
+    async def _open(self) -> None:
+        settings = self._settings
+        key = settings.model_key
+        for subject, queue in (
+            (subjects.engine_rpc(key), "engines"),
+            (subjects.engine_rpc(key, settings.engine), ""),
+            (subjects.engines_rpc(key), ""),
+        ):
+            await serve(self._bus, subject, rpc.EngineQuestion, self._answer, queue=queue)
+        await on_poke(self._bus, key, self._runner.on_poke)
+        queues = [TaskQueue(self._bus, key), TaskQueue(self._bus, key, settings.ordinal)]
+        for queue in queues:
+            await queue.start()
+            self._spawn(self._runner.consume(queue))
+        self._spawn(self._runner.tick())
+        self._spawn(self._presence.run())
+
+    async def _close(self) -> None:
+        await self._runner.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._presence.withdraw()
+        await self._decoder.stop()
+
+    async def _answer(self, question: rpc.EngineQuestion) -> Any:
+        if isinstance(question, rpc.DescribeSlots):
+            return rpc.SlotsDescription(engine=self._settings.engine, slots=self._slots.describe())
+        if isinstance(question, rpc.Prepare) and not self._decoder.is_ready:
+            raise RequestError.unavailable("Loading model")
+        return await self._questions.answer(question)
+
+    def _on_outputs(self, outputs: tuple[Output, ...]) -> None:
+        for output in outputs:
+            if isinstance(output, SlotsStarted):
+                run = self._runner.runs.get(output.generation_id)
+                if run is not None:
+                    self._slots.on_started(output, run.requested.params)
+            else:
+                self._slots.on_output(output)
+        self._runner.on_outputs(outputs)
+
+    def _on_ready(self, ready: Ready) -> None:
+        log.info("action=decoder_ready pid=%s n_ctx=%d", self._decoder.pid, ready.n_ctx)
+        self._slots.reset(ready.n_slots, ready.n_ctx_slot)
+        self._presence.update(
+            status=LOADED, progress=1.0, n_slots=ready.n_slots, n_ctx=ready.n_ctx_slot
+        )
+        self._runner.on_decoder_ready()
+
+    def _on_gone(self) -> None:
+        self._runner.on_decoder_gone()
+
+    def _on_progress(self, fraction: float) -> None:
+        self._presence.update(progress=fraction)
+
+    def _spawn(self, work: "Coroutine[Any, Any, None]") -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+
+def _first_presence(settings: EngineSettings) -> EnginePresence:
+    return EnginePresence(
+        engine=settings.engine,
+        host=settings.host,
+        model_key=settings.model_key,
+        status=LOADING,
+        ordinal=settings.ordinal,
+        n_slots=settings.n_slots,
+    )

@@ -1,0 +1,59 @@
+"""From a log to what the decoder must do. Pure."""
+
+from schemas.events import Compat, Requested
+from schemas.generation import ChoiceTokens, Generation
+from schemas.params import RANDOM_SEED, Params
+from services.engine.protocol import Admit, ChoiceJob
+
+
+def n_choices(requested: Requested) -> int:
+    """Choices of a request: `n_cmpl` for each prompt."""
+    return len(requested.prompts) * requested.params.n_cmpl
+
+
+def draw_seeds(params: Params, n: int, random_seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """Concrete seeds of n choices: random ones, or the asked one, counted up per choice."""
+    seed = params.sampling.seed
+    if seed == RANDOM_SEED:
+        return random_seeds[:n]
+    return tuple((seed + i) % (RANDOM_SEED + 1) for i in range(n))
+
+
+def build_admit(
+    requested: Requested,
+    collected: dict[int, ChoiceTokens],
+    seeds: tuple[int, ...],
+) -> Admit | None:
+    """The job for all choices that have not ended; None when there is none left.
+
+    seeds: per choice, used where the log does not say which one the first attempt had.
+    """
+    jobs = tuple(
+        _choice_job(requested, choice, collected.get(choice) or ChoiceTokens(), seeds[choice])
+        for choice in range(n_choices(requested))
+        if choice not in collected or collected[choice].end is None
+    )
+    if not jobs:
+        return None
+    return Admit(generation_id=requested.generation_id, choices=jobs, params=requested.params)
+
+
+def _choice_job(requested: Requested, choice: int, tokens: ChoiceTokens, seed: int) -> ChoiceJob:
+    start = tokens.start
+    return ChoiceJob(
+        choice=choice,
+        prompt=requested.prompts[choice // requested.params.n_cmpl].ids,
+        seed=seed if start is None else start.seed,
+        emitted=tuple(tokens.ids),
+        texts=tuple(tokens.texts),
+        draws=tuple(tokens.draws),
+        chunks=() if start is None else start.chunks,
+        n_cached_first=0 if start is None else start.n_cached,
+        spent_predicted_us=tokens.elapsed_us,
+        spent_prompt_us=tokens.prompt_us,
+    )
+
+
+def may_continue(state: Generation, compat: Compat) -> bool:
+    """Whether an engine with this digest may grow the log: nobody has begun, or an equal one."""
+    return state.first_started is None or state.first_started.compat == compat

@@ -1,0 +1,102 @@
+"""What GET /slots shows: the slots of this engine as its decoder's outputs tell them. A fold."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from schemas.params import Params
+from schemas.rpc import SlotDescription
+from services.engine.protocol import (
+    Broken,
+    Emitted,
+    Ended,
+    Output,
+    PromptProgress,
+    SlotsStarted,
+)
+
+
+@dataclass
+class _Place:
+    """Where a running choice sits. n_emitted: tokens of all attempts so far."""
+
+    slot: int
+    n_emitted: int = 0
+    n_processed: int = 0
+
+
+class SlotsView:
+    """Event-loop thread only. n_ctx_slot: tokens per slot."""
+
+    def __init__(self, n_slots: int, n_ctx_slot: int) -> None:
+        self._slots = [SlotDescription(id=i, n_ctx=n_ctx_slot) for i in range(n_slots)]
+        self._places: dict[tuple[str, int], _Place] = {}
+
+    def reset(self, n_slots: int, n_ctx_slot: int) -> None:
+        """Start anew: the decoder did."""
+        self.__init__(n_slots, n_ctx_slot)
+
+    def describe(self) -> tuple[SlotDescription, ...]:
+        return tuple(self._described(slot) for slot in self._slots)
+
+    def on_started(self, output: SlotsStarted, params: Params) -> None:
+        for start in output.choices:
+            self._places[output.generation_id, start.choice] = _Place(start.slot)
+            self._slots[start.slot] = msgspec.structs.replace(
+                self._slots[start.slot],
+                is_processing=True,
+                generation_id=output.generation_id,
+                n_prompt=start.n_prompt,
+                n_cached=start.n_cached,
+                n_processed=start.n_cached,
+                n_decoded=0,
+                n_remain=params.limits.n_predict,
+                params=params,
+            )
+
+    def on_output(self, output: Output) -> None:
+        """The hot path: two attribute writes per token."""
+        match output:
+            case Emitted():
+                place = self._places.get((output.generation_id, output.choice))
+                if place is not None:
+                    place.n_emitted = output.index + 1
+            case PromptProgress():
+                place = self._places.get((output.generation_id, output.choice))
+                if place is not None:
+                    place.n_processed = output.n_processed
+            case Ended():
+                self._free((output.generation_id, output.end.choice))
+            case Broken():
+                self.forget(output.generation_id)
+            case _:
+                pass
+
+    def forget(self, generation_id: str) -> None:
+        """The generation is gone; its slots are free."""
+        for key in [key for key in self._places if key[0] == generation_id]:
+            self._free(key)
+
+    def _free(self, key: tuple[str, int]) -> None:
+        place = self._places.get(key)
+        if place is not None:
+            freed = self._described(self._slots[place.slot])
+            self._slots[place.slot] = msgspec.structs.replace(freed, is_processing=False)
+            del self._places[key]
+
+    def _described(self, slot: SlotDescription) -> SlotDescription:
+        for (generation_id, _), place in self._places.items():
+            if place.slot == slot.id and generation_id == slot.generation_id:
+                return _with_place(slot, place)
+        return slot
+
+
+def _with_place(slot: SlotDescription, place: _Place) -> SlotDescription:
+    is_generating = place.n_emitted > 0
+    limit = slot.params.limits.n_predict if slot.params is not None else -1
+    return msgspec.structs.replace(
+        slot,
+        n_decoded=place.n_emitted,
+        n_processed=slot.n_prompt if is_generating else max(place.n_processed, slot.n_processed),
+        n_remain=limit - place.n_emitted if limit >= 0 else -1,
+    )
