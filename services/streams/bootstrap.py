@@ -1,0 +1,73 @@
+"""Builds the read side: the only place here that joins it to the bus."""
+
+import contextlib
+from collections.abc import AsyncGenerator
+
+from fastapi import APIRouter, FastAPI
+from starlette.responses import Response
+
+from schemas import subjects
+from services.bus.connection import Bus
+from services.bus.errors import BusError
+from services.bus.kv import Bucket
+from services.bus.log import LogWriter
+from services.edge.auth import install_auth
+from services.edge.body import install_body_handlers
+from services.edge.errors import JSON_TYPE, install_error_handlers
+from services.streams.config import StreamsSettings
+from services.streams.conversations import Conversations
+from services.streams.deadline import Deadlines
+from services.streams.ending import LogEnder
+from services.streams.hub import Hub
+from services.streams.logs import BusLogs
+from services.streams.routes import StreamRoutes
+from services.streams.tape import Tape
+
+
+def create_hub(bus: Bus, settings: StreamsSettings) -> Hub:
+    """The tapes of this process. Close it before the bus."""
+    return Hub(BusLogs(bus, silence_s=settings.silence_s), settings)
+
+
+def create_conversations(bus: Bus) -> Conversations:
+    logs = BusLogs(bus, silence_s=StreamsSettings.silence_s)
+    return Conversations(Bucket(bus, subjects.CONVERSATIONS_BUCKET), logs)
+
+
+def create_router(hub: Hub, conversations: Conversations, writer: LogWriter) -> APIRouter:
+    """The routes of resumable streams.
+
+    From now on every tape of `hub` that ends is noted in its conversation, and one that is read
+    past its deadline is ended.
+    """
+    ender = LogEnder(hub.logs, writer)
+    hub.when_opened(Deadlines(hub, ender).watch)
+
+    def note_end(tape: Tape) -> None:
+        hub.spawn(conversations.mark_tape_done(tape))
+
+    hub.when_done(note_end)
+    return StreamRoutes(hub, conversations, ender).router()
+
+
+def create_app(bus: Bus, settings: StreamsSettings) -> FastAPI:
+    """The streams service on its own; `bus` stays the caller's."""
+    hub = create_hub(bus, settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
+        yield
+        await hub.close()
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    install_error_handlers(app, unavailable=(BusError,))
+    install_body_handlers(app)
+    app.include_router(create_router(hub, create_conversations(bus), LogWriter(bus)))
+    for path in ("/health", "/v1/health"):
+        app.add_api_route(path, _health, methods=["GET"])
+    install_auth(app, settings.api_keys)
+    return app
+
+
+async def _health() -> Response:
+    return Response(b'{"status":"ok"}', media_type=JSON_TYPE)

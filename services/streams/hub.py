@@ -1,0 +1,173 @@
+"""The tapes of this process: one followed log and one fold per generation, however many readers."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+
+from schemas.events import Requested
+from services.streams.config import StreamsSettings
+from services.streams.errors import StreamBroken, StreamNotFound
+from services.streams.logs import FollowedLog, Logs
+from services.streams.tape import Tape
+
+log = logging.getLogger(__name__)
+
+OnTape = Callable[[Tape], None]
+
+
+@dataclass(kw_only=True, eq=False)
+class _Reel:
+    """A tape, the log that fills it, and what becomes of it when nobody reads."""
+
+    tape: Tape
+    followed: FollowedLog
+    starting: "asyncio.Task[None] | None" = None
+    lingering: asyncio.TimerHandle | None = None
+
+
+class Hub:
+    """Opens tapes and keeps them while they have readers, and a while after that.
+
+    Event-loop thread only. Bytes never depend on its timers: they only decide what stays in memory.
+    """
+
+    def __init__(self, logs: Logs, settings: StreamsSettings) -> None:
+        self.logs = logs
+        self._settings = settings
+        self._reels: dict[str, _Reel] = {}
+        self._unused: dict[str, _Reel] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._when_opened: list[OnTape] = []
+        self._when_done: list[OnTape] = []
+
+    def when_opened(self, callback: OnTape) -> None:
+        """Call `callback` for every tape that this process begins to follow, once it is known."""
+        self._when_opened.append(callback)
+
+    def when_done(self, callback: OnTape) -> None:
+        """Call `callback` for every tape whose end this process sees."""
+        self._when_done.append(callback)
+
+    async def open(
+        self, generation_id: str, *, is_new: bool = False, requested: Requested | None = None
+    ) -> Tape:
+        """The tape of a generation, with all that was stored when this was called.
+
+        The caller holds it: `release` it, or use it as a context manager. is_new: its log is still
+        empty; `requested` is then what will open it. Raises StreamNotFound, BusUnavailable,
+        UnknownProjection.
+        """
+        reel = self._reels.get(generation_id) or self._thread(generation_id, is_new, requested)
+        assert reel.starting is not None
+        reel.tape.retain()
+        try:
+            await asyncio.shield(reel.starting)
+            if reel.tape.requested is None and not reel.tape.is_broken:
+                raise StreamNotFound(f"there is no generation {generation_id}")
+        except BaseException:
+            reel.tape.release()
+            raise
+        return reel.tape
+
+    def peek(self, generation_id: str) -> Tape | None:
+        """The tape if it is in memory. Not held: look, and let go."""
+        reel = self._reels.get(generation_id)
+        return None if reel is None else reel.tape
+
+    @property
+    def n_tapes(self) -> int:
+        """How many tapes are in memory."""
+        return len(self._reels)
+
+    def running(self) -> Iterator[Tape]:
+        """The tapes that are read now and not at their end."""
+        for reel in self._reels.values():
+            if reel.tape.n_readers and reel.tape.requested is not None and not reel.tape.is_done:
+                yield reel.tape
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Run `work` in the background; `close` waits for it. What it raises is logged."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+
+    async def close(self) -> None:
+        """Stop following. Readers that wait for more are interrupted, so that their clients resume
+        elsewhere; background work is waited for."""
+        for reel in list(self._reels.values()):
+            reel.tape.interrupt(StreamBroken("this reader stops; resume the stream from another"))
+            self._drop(reel)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # The owner of its tapes.
+
+    def on_used(self, tape: Tape) -> None:
+        reel = self._unused.pop(tape.generation_id, None)
+        if reel is not None and reel.lingering is not None:
+            reel.lingering.cancel()
+
+    def on_unused(self, tape: Tape) -> None:
+        reel = self._reels.get(tape.generation_id)
+        if reel is None or reel.tape is not tape:
+            return
+        if tape.requested is None or tape.is_broken:
+            self._drop(reel)
+            return
+        loop = asyncio.get_running_loop()
+        reel.lingering = loop.call_later(self._settings.linger_s, self._drop, reel)
+        self._unused[tape.generation_id] = reel
+        self._drop_surplus()
+
+    def on_done(self, tape: Tape) -> None:
+        reel = self._reels.get(tape.generation_id)
+        if reel is not None:
+            self.spawn(reel.followed.stop())
+        for callback in self._when_done:
+            callback(tape)
+
+    def _thread(self, generation_id: str, is_new: bool, requested: Requested | None) -> _Reel:
+        tape = Tape(generation_id, self)
+        if requested is not None:
+            tape.expect(requested)
+        reel = _Reel(tape=tape, followed=self.logs.follow(generation_id, tape.take))
+        self._reels[generation_id] = reel
+        reel.starting = asyncio.create_task(self._start(reel, is_new))
+        # Its openers may all be gone when it fails.
+        reel.starting.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return reel
+
+    async def _start(self, reel: _Reel, is_new: bool) -> None:
+        try:
+            await reel.followed.start(is_new=is_new)
+        except BaseException:
+            self._drop(reel)
+            raise
+        if reel.tape.requested is not None:
+            for callback in self._when_opened:
+                callback(reel.tape)
+
+    def _drop(self, reel: _Reel) -> None:
+        generation_id = reel.tape.generation_id
+        if self._reels.get(generation_id) is not reel:
+            return
+        del self._reels[generation_id]
+        self._unused.pop(generation_id, None)
+        if reel.lingering is not None:
+            reel.lingering.cancel()
+        self.spawn(reel.followed.stop())
+
+    def _drop_surplus(self) -> None:
+        surplus = sum(reel.tape.n_bytes for reel in self._unused.values())
+        surplus -= self._settings.linger_max_bytes
+        for reel in list(self._unused.values()):
+            if surplus <= 0:
+                return
+            surplus -= reel.tape.n_bytes
+            self._drop(reel)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("action=background_work_failed", exc_info=error)

@@ -1,0 +1,140 @@
+"""Resumable streams over HTTP: llama-server's protocol, plus `Last-Event-ID`.
+
+A conversation is seen by the caller who owns it and by nobody else: to others it does not exist.
+"""
+
+import re
+import time
+from typing import cast
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from schemas.errors import RequestError
+from schemas.events import Cancelled
+from schemas.tasks import ConversationEntry
+from services.edge.body import parse_object, read_body
+from services.edge.disconnect import unless_gone
+from services.edge.errors import JSON_TYPE, problem_response
+from services.edge.sse import SseResponse
+from services.streams.conversations import Conversations
+from services.streams.ending import WRITER, LogEnder
+from services.streams.errors import StreamNotFound
+from services.streams.hub import Hub
+from services.streams.tape import TapeReader
+
+MAX_BODY_BYTES = 1024 * 1024
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+class StreamRoutes:
+    """The handlers. Raise RequestError, BusUnavailable; the application maps them."""
+
+    def __init__(self, hub: Hub, conversations: Conversations, ender: LogEnder) -> None:
+        self._hub = hub
+        self._conversations = conversations
+        self._ender = ender
+
+    def router(self) -> APIRouter:
+        router = APIRouter()
+        router.add_api_route("/v1/stream", self.replay, methods=["GET"])
+        router.add_api_route("/v1/stream", self.delete, methods=["DELETE"])
+        router.add_api_route("/v1/streams/lookup", self.lookup, methods=["POST"])
+        return router
+
+    async def replay(self, request: Request) -> Response:
+        """What a conversation's stream holds from an offset on, then what it still becomes.
+
+        `from` is in bytes; `Last-Event-ID`, which wins, is the number of the last frame received.
+        """
+        entry = await self._conversations.find(_caller(request), _conversation_id(request))
+        if entry is None:
+            raise _not_found()
+        from_byte, after_frame = _offset(request)
+        reader = await self._open(entry, from_byte, after_frame, request)
+        return reader if isinstance(reader, Response) else SseResponse(reader)
+
+    async def lookup(self, request: Request) -> Response:
+        """The named conversations of this caller that have a stream."""
+        ids = _ids(await read_body(request, MAX_BODY_BYTES))
+        entries = await self._conversations.lookup(_caller(request), ids)
+        return Response(orjson.dumps([self._view(each) for each in entries]), media_type=JSON_TYPE)
+
+    async def delete(self, request: Request) -> Response:
+        """Stop the conversation's generation and forget the stream. Idempotent."""
+        caller, conversation_id = _caller(request), _conversation_id(request)
+        entry = await self._conversations.find(caller, conversation_id)
+        if entry is not None:
+            at_ms = time.time_ns() // 1_000_000
+            event = Cancelled(by=WRITER, reason="deleted", at_ms=at_ms)
+            await self._ender.end(entry.generation_id, event)
+            await self._conversations.remove(caller, conversation_id)
+        return Response(status_code=204)
+
+    async def _open(
+        self, entry: ConversationEntry, from_byte: int, after_frame: int, request: Request
+    ) -> TapeReader | Response:
+        try:
+            tape = await self._hub.open(entry.generation_id)
+        except StreamNotFound as error:
+            raise _not_found() from error
+        with tape:
+            if not tape.is_started:
+                await unless_gone(request, tape.wait_started())
+            problem = tape.projection.failed_before_start
+            return (
+                tape.read(from_byte, after_frame) if problem is None else problem_response(problem)
+            )
+
+    def _view(self, entry: ConversationEntry) -> dict[str, object]:
+        tape = None if entry.is_done else self._hub.peek(entry.generation_id)
+        return {
+            "conversation_id": entry.conversation_id,
+            "is_done": entry.is_done,
+            "total_bytes": entry.n_bytes if tape is None else tape.n_bytes,
+            "started_at": entry.started_at_s,
+            "completed_at": entry.completed_at_s,
+        }
+
+
+def _caller(request: Request) -> str:
+    """The key id that the authentication has put there; "" where no keys are asked for."""
+    return cast(str, getattr(request.state, "caller", ""))
+
+
+def _conversation_id(request: Request) -> str:
+    conversation_id = request.query_params.get("conv_id", "")
+    if not conversation_id:
+        raise RequestError.invalid("Missing conversation id in path", "conv_id")
+    return conversation_id
+
+
+def _offset(request: Request) -> tuple[int, int]:
+    """Byte and frame to begin after; one of them is 0."""
+    last_event_id = request.headers.get("last-event-id", "")
+    if last_event_id:
+        return 0, _number(last_event_id, "Invalid 'Last-Event-ID'", "Last-Event-ID")
+    from_byte = request.query_params.get("from", "")
+    return _number(from_byte, "Invalid 'from' offset", "from") if from_byte else 0, 0
+
+
+def _number(text: str, message: str, name: str) -> int:
+    if _NUMBER.fullmatch(text) is None:
+        raise RequestError.invalid(message, name)
+    return int(text)
+
+
+def _ids(body: bytes) -> list[str]:
+    """The conversation ids of a lookup; what is no text is left out, as llama-server does."""
+    try:
+        value = parse_object(body).get("conversation_ids")
+    except RequestError as error:
+        raise RequestError.invalid(f"invalid body: {error}") from error
+    ids = cast("list[object]", value) if isinstance(value, list) else []
+    return [each for each in ids if isinstance(each, str) and each]
+
+
+def _not_found() -> RequestError:
+    return RequestError.not_found("Stream not found or expired")
