@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, cast
 
-from jinja2 import ChainableUndefined, Template, nodes
+from jinja2 import ChainableUndefined, Template, Undefined, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
@@ -61,6 +61,8 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         step()
         check_binop(operator, left, right)
+        if operator == "+":
+            left, right = _as_addends(left, right)
         return super().call_binop(context, operator, left, right)
 
 
@@ -74,6 +76,15 @@ def render_bounded(template: Template, variables: dict[str, Any]) -> str:
             check_chars(n_chars)
             parts.append(part)
     return "".join(parts)
+
+
+def _as_addends(left: Any, right: Any) -> tuple[Any, Any]:
+    """Beside a text, nothing and missing values count as empty texts, as in llama.cpp."""
+    if isinstance(left, str) and (right is None or isinstance(right, Undefined)):
+        return left, ""
+    if isinstance(right, str) and (left is None or isinstance(left, Undefined)):
+        return "", right
+    return left, right
 
 
 class GenerationTag(Extension):

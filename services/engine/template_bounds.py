@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
 
-from jinja2 import Environment, pass_environment
+from jinja2 import Environment, Undefined, pass_environment
 from jinja2.exceptions import SecurityError
 from jinja2.filters import make_attrgetter  # pyright: ignore[reportUnknownVariableType]
 
@@ -161,8 +161,8 @@ def _check_format(text: str) -> None:
 
 def to_json(
     value: Any,
-    indent: int | None = None,
     ensure_ascii: bool = False,
+    indent: int | None = None,
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
@@ -170,8 +170,18 @@ def to_json(
     if isinstance(indent, int) and indent > MAX_JSON_INDENT:
         raise SecurityError("an indentation is absurd")
     return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        value,
+        ensure_ascii=bool(ensure_ascii),
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+        default=_undefined_as_null,
     )
+
+
+def _undefined_as_null(value: object) -> None:
+    if not isinstance(value, Undefined):
+        raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
 def _sized(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -210,8 +220,8 @@ def _join(environment: Environment, values: Any, d: Any = "", attribute: Any = N
 
 
 def _concat(values: list[Any]) -> str:
-    """What `a ~ b` becomes."""
-    texts = [str(value) for value in values]
+    """What `a ~ b` becomes; nothing and missing values are empty texts, as in llama.cpp."""
+    texts = ["" if value is None else str(value) for value in values]
     check_chars(sum(map(len, texts)))
     return "".join(texts)
 

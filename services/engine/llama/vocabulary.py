@@ -14,10 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from llama_cpp import llama_cpp as lib
-
 from services.engine.errors import ModelNotLoadable
-from services.engine.llama.logs import set_log
+from services.engine.llama.library import LOG
+from services.engine.llama.library import C as lib
 
 NO_TOKEN = -1
 _INT32_MAX = 2**31 - 1
@@ -40,14 +39,14 @@ class Vocabulary:
     """
 
     def __init__(self, path: str, *, is_verbose: bool = False) -> None:
-        set_log(is_verbose)
+        LOG.is_verbose = is_verbose
         if not Path(path).is_file():
             raise ModelNotLoadable(f"the model file {path} does not exist")
         params = lib.llama_model_default_params()
         params.vocab_only = True
         self._model: Any = lib.llama_model_load_from_file(path.encode(), params)
         if not self._model:
-            raise ModelNotLoadable(f"llama.cpp cannot load the vocabulary of {path}")
+            raise ModelNotLoadable(f"llama.cpp cannot load {path}: {LOG.last_error()}")
         self._vocab: Any = lib.llama_model_get_vocab(self._model)
         self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
         self.vocab_type: int = lib.llama_vocab_type(self._vocab)
