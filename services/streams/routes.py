@@ -16,7 +16,7 @@ from schemas.errors import RequestError
 from schemas.events import Cancelled
 from schemas.tasks import ConversationEntry
 from services.edge.body import parse_object, read_body
-from services.edge.disconnect import ClientGone, unless_gone
+from services.edge.disconnect import unless_gone
 from services.edge.errors import JSON_TYPE, problem_response
 from services.edge.sse import SseResponse
 from services.streams.conversations import Conversations
@@ -26,12 +26,11 @@ from services.streams.hub import Hub
 from services.streams.tape import TapeReader
 
 MAX_BODY_BYTES = 1024 * 1024
-CLIENT_GONE = 499
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class StreamRoutes:
-    """The handlers. Raise RequestError, BusUnavailable; the application maps them."""
+    """The handlers. Raise RequestError, BusUnavailable, ClientDisconnect; the application maps them."""
 
     def __init__(self, hub: Hub, conversations: Conversations, ender: LogEnder) -> None:
         self._hub = hub
@@ -54,10 +53,7 @@ class StreamRoutes:
         if entry is None:
             raise _not_found()
         from_byte, after_frame = _offset(request)
-        try:
-            answer = await self._open(entry, from_byte, after_frame, request)
-        except ClientGone:
-            return Response(status_code=CLIENT_GONE)
+        answer = await self._open(entry, from_byte, after_frame, request)
         return answer if isinstance(answer, Response) else SseResponse(answer)
 
     async def lookup(self, request: Request) -> Response:
@@ -86,7 +82,7 @@ class StreamRoutes:
             raise _not_found() from error
         with tape:
             if not tape.is_started:
-                await unless_gone(request.receive, tape.wait_started())
+                await unless_gone(request, tape.wait_started())
             problem = tape.projection.failed_before_start
             return (
                 tape.read(from_byte, after_frame) if problem is None else problem_response(problem)
