@@ -64,6 +64,8 @@ class BrokerPlan:
     def write_config(self, port: int) -> Path:
         """The configuration file, readable by its owner alone. port: 0 lets the system choose."""
         self.ports_dir.mkdir(parents=True, exist_ok=True)
+        for stale in self.ports_dir.glob("*.ports"):
+            stale.unlink(missing_ok=True)
         path = self.folder / "nats.conf"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(self._config(port))

@@ -74,9 +74,8 @@ class EngineHost:
 
     async def stop(self, grace_s: float) -> None:
         """Stop all engines, each within `grace_s` seconds."""
-        engines = list(self._engines.values())
+        await asyncio.gather(*(engine.stop(grace_s) for engine in self._engines.values()))
         self._engines.clear()
-        await asyncio.gather(*(engine.stop(grace_s) for engine in engines))
 
     def kill(self) -> None:
         for engine in self._engines.values():

@@ -33,6 +33,8 @@ from services.logs import event
 log = logging.getLogger(__name__)
 
 ENGINE_GRACE_S, API_GRACE_S, BROKER_GRACE_S = 2.2, 1.6, 0.8
+PATIENCE_S = 0.5
+"""Some senders signal a process and then its group: that is one wish, not two."""
 MAX_START_EXITS = 5
 """So many exits of one program before the first request could be served end the start."""
 
@@ -91,16 +93,20 @@ class Launcher:
         self._announce = announce
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_healthy = False
+        self._asked_at = 0.0
         self._broker: Supervised | None = None
         self._api: Supervised | None = None
         self._host: host.EngineHost | None = None
 
     def stop(self) -> None:
-        """Begin the orderly end; a second call kills what still runs."""
+        """Begin the orderly end; a second call, half a second later or more, kills what still runs."""
+        now = asyncio.get_running_loop().time()
         if not self._ended.done():
             self._ended.set_result(None)
-        else:
+        elif now - self._asked_at >= PATIENCE_S:
             self._kill()
+            return
+        self._asked_at = now
 
     async def run(self) -> None:
         """Returns after `stop`, when everything is gone. Raises CliError if the start failed."""
