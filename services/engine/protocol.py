@@ -11,10 +11,15 @@ from schemas.struct import Message, TaggedMessage
 
 
 class DecoderConfig(Message, frozen=True, kw_only=True):
-    """First frame to a decoder: what to load. Sizes in tokens; n_threads 0: half the cores."""
+    """First frame to a decoder: what to load. Sizes in tokens. n_ctx: over all slots, 0: the model's.
+
+    n_ctx_slot: most tokens of one slot, 0: as many as the context allows. n_threads 0: one per
+    physical core (llama-server).
+    """
 
     model_path: str
     n_ctx: int = 0
+    n_ctx_slot: int = 0
     n_batch: int = 2048
     n_ubatch: int = 512
     n_threads: int = 0

@@ -1,0 +1,1 @@
+"""The decoder process: owner of the llama context. One process, one Python thread, no asyncio."""

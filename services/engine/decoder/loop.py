@@ -1,0 +1,275 @@
+"""The decode loop: commands in, one `llama_decode` per step, one report out. One thread, no asyncio."""
+
+import logging
+import time
+
+from schemas.errors import EXCEED_CONTEXT_SIZE, Problem, RequestError
+from schemas.events import ChoiceStart
+from services.engine.decoder.job import Place
+from services.engine.decoder.pipe import Pipe
+from services.engine.decoder.running import Running
+from services.engine.llama.context import DECODED, KV_FULL, Context
+from services.engine.llama.pieces import Pieces
+from services.engine.protocol import (
+    Admit,
+    Broken,
+    Cancel,
+    ChoiceJob,
+    Command,
+    Ended,
+    Output,
+    PromptProgress,
+    SlotsStarted,
+    Stop,
+)
+from services.engine.scheduler import Advance, Batch, Scheduler
+from services.engine.seating import Need, Request, Seat
+
+log = logging.getLogger(__name__)
+
+
+class Loop:
+    """Runs generations in the slots of one context until it is told to stop."""
+
+    def __init__(self, context: Context, scheduler: Scheduler, pipe: Pipe) -> None:
+        self._context = context
+        self._scheduler = scheduler
+        self._pipe = pipe
+        self._pieces = Pieces(context.vocab, context.n_vocab)
+        self._admitted: dict[str, Admit] = {}
+        self._running: dict[int, Running] = {}
+        self._outputs: list[Output] = []
+
+    def run(self) -> None:
+        """Returns after Stop. Raises PipeClosed when the front is gone, within one ubatch."""
+        while True:
+            commands = self._pipe.read_commands(can_wait=self._scheduler.is_idle)
+            if any(isinstance(command, Stop) for command in commands):
+                return
+            for command in commands:
+                self._obey(command)
+            self._seat()
+            self._flush()
+            self._step()
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._outputs:
+            outputs, self._outputs = self._outputs, []
+            self._pipe.write(outputs)
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Admit():
+                self._admit(command)
+            case Cancel():
+                self._drop(command.generation_id)
+            case Stop():
+                pass
+
+    def _admit(self, admit: Admit) -> None:
+        if admit.generation_id in self._admitted:
+            log.warning("action=admitted_twice generation=%s", admit.generation_id)
+            return
+        problem = self._refusal(admit)
+        if problem is not None:
+            self._outputs.append(Broken(generation_id=admit.generation_id, problem=problem))
+            return
+        self._admitted[admit.generation_id] = admit
+        self._scheduler.admit(_request(admit))
+
+    def _refusal(self, admit: Admit) -> Problem | None:
+        """What C would not survive, or what could never run; the front has refused it before."""
+        n_slots = len(self._scheduler.slots)
+        if not 0 < len(admit.choices) <= n_slots:
+            message = f"{len(admit.choices)} choices do not fit into {n_slots} slots"
+            return RequestError.invalid(message, "n").problem
+        for job in admit.choices:
+            if (problem := self._prompt_refusal(job)) is not None:
+                return problem
+        return None
+
+    def _prompt_refusal(self, job: ChoiceJob) -> Problem | None:
+        n_prompt, n_ctx = len(job.prompt), self._context.n_ctx_slot
+        if n_prompt == 0:
+            return RequestError.invalid("the prompt is empty", "prompt").problem
+        if n_prompt >= n_ctx:
+            return Problem(
+                code=EXCEED_CONTEXT_SIZE,
+                message=f"the prompt has {n_prompt} tokens, a slot has room for {n_ctx}",
+                n_prompt_tokens=n_prompt,
+                n_ctx=n_ctx,
+            )
+        ids = job.prompt + job.emitted
+        if min(ids) < 0 or max(ids) >= self._context.n_vocab:
+            return RequestError.invalid("the prompt has token ids that do not exist").problem
+        return None
+
+    # -- generations -----------------------------------------------------------------------------
+
+    def _seat(self) -> None:
+        """Give free slots to those who wait."""
+        while (seated := self._scheduler.seat_next()) is not None:
+            generation_id, seats = seated
+            try:
+                self._start(self._admitted[generation_id], seats)
+            except RequestError as error:
+                self._break(generation_id, error.problem)
+            except Exception:
+                log.exception("action=start_failed generation=%s", generation_id)
+                self._break(generation_id, RequestError.server("the decoder failed").problem)
+
+    def _start(self, admit: Admit, seats: tuple[Seat, ...]) -> None:
+        for job, seat in zip(admit.choices, seats, strict=True):
+            place = Place(
+                generation_id=admit.generation_id,
+                slot=seat.slot,
+                n_ctx_slot=self._context.n_ctx_slot,
+                n_cached=job.n_cached_first if job.emitted else seat.n_cached,
+                started_us=_now_us(),
+            )
+            self._running[seat.slot] = Running(
+                self._context, self._pieces, job, admit.params, place
+            )
+        starts = tuple(map(_choice_start, admit.choices, seats))
+        self._outputs.append(SlotsStarted(generation_id=admit.generation_id, choices=starts))
+        for seat in seats:
+            self._end_if_over(seat.slot)
+
+    def _end_if_over(self, slot: int) -> None:
+        """A continued choice whose log was complete but for its end."""
+        running = self._running[slot]
+        if running.end is not None:
+            generation_id = running.choice.place.generation_id
+            self._outputs.append(Ended(generation_id=generation_id, end=running.end))
+            self._free(slot)
+
+    def _drop(self, generation_id: str, *, keeps_cache: bool = True) -> None:
+        self._admitted.pop(generation_id, None)
+        for slot in self._scheduler.cancel(generation_id, keeps_cache=keeps_cache):
+            self._close(slot)
+
+    def _break(self, generation_id: str, problem: Problem, *, keeps_cache: bool = True) -> None:
+        self._drop(generation_id, keeps_cache=keeps_cache)
+        self._outputs.append(Broken(generation_id=generation_id, problem=problem))
+
+    def _free(self, slot: int) -> None:
+        """A choice ended; its generation does when it was the last one."""
+        generation_id = self._running[slot].choice.place.generation_id
+        self._scheduler.release(slot)
+        self._close(slot)
+        left = (running.choice.place.generation_id for running in self._running.values())
+        if generation_id not in left:
+            self._admitted.pop(generation_id, None)
+
+    def _close(self, slot: int) -> None:
+        running = self._running.pop(slot, None)
+        if running is not None:
+            running.close()
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        batch = self._scheduler.plan()
+        if batch is None:
+            return
+        result = self._context.decode(batch)
+        if result == DECODED:
+            for advance in self._scheduler.commit(batch):
+                self._advance(advance)
+        elif result == KV_FULL:
+            self._make_room()
+        else:
+            self._break_batch(batch, result)
+
+    def _advance(self, advance: Advance) -> None:
+        running = self._running.get(advance.slot)
+        if running is None:
+            return  # its generation broke on another slot of the same batch
+        if advance.is_prompt:
+            self._report_progress(running, advance)
+        if advance.row is None:
+            return
+        try:
+            self._sample(advance.slot, running, advance.row)
+        except Exception:
+            generation_id = running.choice.place.generation_id
+            log.exception("action=sampling_failed generation=%s", generation_id)
+            self._break(generation_id, RequestError.server("the decoder failed").problem)
+
+    def _sample(self, slot: int, running: Running, row: int) -> None:
+        emitted, end = running.sample(row, _now_us())
+        self._outputs.append(emitted)
+        if end is None:
+            self._scheduler.feed(slot, emitted.id)
+        else:
+            self._outputs.append(Ended(generation_id=emitted.generation_id, end=end))
+            self._free(slot)
+
+    def _report_progress(self, running: Running, advance: Advance) -> None:
+        """For chunks of the prompt; tokens that are replayed are no progress to anybody."""
+        choice = running.choice
+        n_total = len(choice.job.prompt)
+        if advance.n_cached > n_total:
+            return
+        progress = PromptProgress(
+            generation_id=choice.place.generation_id,
+            choice=choice.job.choice,
+            n_total=n_total,
+            n_cached=choice.place.n_cached,
+            n_processed=advance.n_cached,
+            elapsed_us=_now_us() - choice.place.started_us,
+        )
+        self._outputs.append(progress)
+
+    def _make_room(self) -> None:
+        """The KV cache is full: forget what idle slots remember, else give up the largest generation."""
+        if self._scheduler.purge_idle():
+            return
+        message = "the context of all slots together is full; start with a larger -c or fewer slots"
+        problem = RequestError.server(message).problem
+        self._break(self._scheduler.largest(), problem, keeps_cache=False)
+
+    def _break_batch(self, batch: Batch, result: int) -> None:
+        log.error("action=decode_failed result=%d n_rows=%d", result, batch.n_rows)
+        works = (self._scheduler.slots[part.slot].working() for part in batch.parts)
+        problem = RequestError.server(f"llama_decode failed ({result})").problem
+        for generation_id in {work.generation_id for work in works}:
+            self._break(generation_id, problem, keeps_cache=False)
+
+
+def _request(admit: Admit) -> Request:
+    needs = tuple(
+        Need(
+            choice=job.choice,
+            prompt=job.prompt,
+            emitted=job.emitted,
+            chunks=job.chunks,
+            n_cached_first=job.n_cached_first,
+        )
+        for job in admit.choices
+    )
+    limits = admit.params.limits
+    return Request(
+        generation_id=admit.generation_id,
+        needs=needs,
+        id_slot=limits.id_slot,
+        can_reuse=limits.cache_prompt,
+    )
+
+
+def _choice_start(job: ChoiceJob, seat: Seat) -> ChoiceStart:
+    return ChoiceStart(
+        choice=job.choice,
+        slot=seat.slot,
+        seed=job.seed,
+        n_prompt=len(job.prompt),
+        n_cached=seat.n_cached,
+        chunks=seat.chunks,
+    )
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
