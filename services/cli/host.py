@@ -40,6 +40,7 @@ class EngineHost:
         self._program_of = program_of
         self._on_exit = on_exit
         self._engines: dict[str, Supervised] = {}
+        self._is_stopping = False
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -57,6 +58,8 @@ class EngineHost:
         return Done()
 
     async def _start(self, order: StartEngine) -> None:
+        if self._is_stopping:
+            raise RequestError.unavailable(f"host {self.host_id} is stopping")
         if order.engine in self._engines:
             return
         engine = Supervised(self._program_of(order), self._on_exit)
@@ -73,7 +76,8 @@ class EngineHost:
             await engine.stop(order.grace_s)
 
     async def stop(self, grace_s: float) -> None:
-        """Stop all engines, each within `grace_s` seconds."""
+        """Stop all engines, each within `grace_s` seconds; no new one is started from now on."""
+        self._is_stopping = True
         await asyncio.gather(*(engine.stop(grace_s) for engine in self._engines.values()))
         self._engines.clear()
 

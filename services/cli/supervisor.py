@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -21,6 +22,7 @@ LOG_MAX_BYTES = 8 * 1024 * 1024
 TAIL_LINES = 50
 DRAIN_S = 0.2
 _CHUNK = 65536
+_TOLD = re.compile(r"(?:^error: |\berror=\"?)(.+?)\"?}?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +49,10 @@ class Exit:
 
     @property
     def reason(self) -> str:
-        """The line that says why: the last one with an error, else the last one."""
-        lines = [line for line in self.tail if line.strip()]
-        marked = [line for line in lines if line.startswith("error: ")]
-        return (marked or lines or [f"exit code {self.code}"])[-1].removeprefix("error: ")
+        """Why: what the last line with `error: …` or `error=…` says, else the last line."""
+        lines = [line.strip() for line in self.tail if line.strip()]
+        told = [found[1] for line in lines if (found := _TOLD.search(line))]
+        return (told or lines or [f"exit code {self.code}"])[-1]
 
 
 def next_delay(previous_s: float, life_s: float) -> float:

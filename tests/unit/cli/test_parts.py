@@ -31,6 +31,12 @@ def test_the_delay_doubles_up_to_five_seconds_and_falls_back_after_a_long_life()
     [
         (("noise", "error: no memory", "more noise", ""), "no memory"),
         (("noise", "last words", ""), "last words"),
+        (
+            ("12:00:00.000 ERROR engine action=refused error=no such tensor: x",),
+            "no such tensor: x",
+        ),
+        (('12:00:00.000 ERROR engine action=refused error="a b"',), "a b"),
+        (('{"level": "ERROR", "message": "action=refused error=a b"}',), "a b"),
         ((), "exit code 3"),
     ],
 )
