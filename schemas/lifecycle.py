@@ -48,7 +48,7 @@ class ModelStatus(Message, frozen=True, kw_only=True):
     changed_at_s: int = 0
 
 
-class HostPresence(Message, kw_only=True):
+class HostPresence(Message, frozen=True, kw_only=True):
     """One living engine host, published like an engine. engines: ids of those that it keeps running."""
 
     host: str
