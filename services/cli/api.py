@@ -6,6 +6,7 @@ Each is a set of parts entered in order and left in reverse; nothing is imported
 import asyncio
 import contextlib
 import gc
+import logging
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -21,6 +22,8 @@ from services.cli.flags import Values
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+log = logging.getLogger(__name__)
 
 BROKER_TIMEOUT_S = 30.0
 
@@ -106,6 +109,8 @@ async def _serving(app: "ASGIApp", host: str, port: int) -> AsyncGenerator[None]
     sockets = passed or listen.open_sockets(host.split(","), port)
     try:
         async with serving(app, sockets):
+            for sock in sockets:
+                logs.event(log, "listening", url=listen.url_of(sock))
             yield
     finally:
         if not passed:

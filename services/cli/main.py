@@ -6,7 +6,6 @@ Each command imports only what it runs, so that `--help` is quick and children a
 import os
 import sys
 from collections.abc import Callable
-from importlib import metadata
 
 from schemas.errors import LlamatapeError
 from services.cli.errors import CliError, UsageError
@@ -49,8 +48,7 @@ def _dispatch(words: list[str]) -> int:
     if command == DECODER:
         return _decoder(flags)
     if command == "version" or "--version" in flags:
-        print(f"llamatape {metadata.version('llamatape')}")
-        return 0
+        return _version()
     if {"-h", "--help", "--usage"} & set(flags):
         return _help()
     return _run(command)(parse(flags, os.environ))
@@ -61,6 +59,13 @@ def _split(words: list[str]) -> tuple[str, list[str]]:
     if words and not words[0].startswith("-"):
         return words[0], words[1:]
     return "serve", words
+
+
+def _version() -> int:
+    from importlib import metadata
+
+    print(f"llamatape {metadata.version('llamatape')}")
+    return 0
 
 
 def _help() -> int:
