@@ -122,14 +122,16 @@ async def _drain(receive: Receive) -> None:
 
 def install_body_handlers(app: Starlette) -> None:
     """Answer what reading a body may raise, wherever a route reads one."""
-    app.add_exception_handler(BodyTooLarge, _on_body_too_large)
-    app.add_exception_handler(ClientDisconnect, _on_client_gone)
+    app.add_exception_handler(BodyTooLarge, on_body_too_large)
+    app.add_exception_handler(ClientDisconnect, on_client_gone)
 
 
-async def _on_body_too_large(_request: Request, error: Exception) -> Response:
+async def on_body_too_large(_request: Request, error: Exception) -> Response:
+    """Exception handler of BodyTooLarge."""
     assert isinstance(error, BodyTooLarge)
     return BodyTooLargeResponse(error.problem)
 
 
-async def _on_client_gone(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=CLIENT_CLOSED_REQUEST)  # nobody reads it
+async def on_client_gone(_request: Request, _error: Exception) -> Response:
+    """Exception handler of ClientDisconnect: nobody reads this answer."""
+    return Response(status_code=CLIENT_CLOSED_REQUEST)

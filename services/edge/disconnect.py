@@ -4,33 +4,29 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TypeVar
 
-from starlette.types import Receive
+from starlette.requests import ClientDisconnect, Request
 
 T = TypeVar("T")
 
 
-class ClientGone(Exception):
-    """The client hung up before its answer was there."""
+async def unless_gone(request: Request, work: Coroutine[object, object, T]) -> T:
+    """The result of `work`. Raises ClientDisconnect, and stops `work`, if the client hangs up first.
 
-
-async def unless_gone(receive: Receive, work: Coroutine[object, object, T]) -> T:
-    """The result of `work`. Raises ClientGone, and stops `work`, if the client hangs up first.
-
-    receive: of a request whose body has been read. What `work` raises goes through.
+    The body of `request` has been read already. What `work` raises goes through.
     """
     working = asyncio.create_task(work)
-    watching = asyncio.create_task(until_gone(receive))
+    watching = asyncio.create_task(until_gone(request))
     try:
         await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
-        raise ClientGone
+        raise ClientDisconnect
     finally:
         working.cancel()
         watching.cancel()
 
 
-async def until_gone(receive: Receive) -> None:
+async def until_gone(request: Request) -> None:
     """Return when the client hangs up."""
-    while (await receive())["type"] != "http.disconnect":
+    while (await request.receive())["type"] != "http.disconnect":
         pass

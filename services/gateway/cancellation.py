@@ -24,25 +24,28 @@ class LogEnder:
         self._writer = writer
         self._model_key = model_key
 
-    async def cancel(self, generation_id: str, state: Generation, reason: str) -> bool:
+    async def cancel(
+        self, generation_id: str, reason: str, *, state: Generation | None = None
+    ) -> bool:
         """End that log with `cancelled`; True if that was this call's doing.
 
-        state: what is known of the log, however stale. reason: client_gone, replaced … Never raises:
-        when the broker stays away the generation ends by itself.
+        reason: client_gone, replaced … state: what is known of the log, however stale; None: nothing.
+        Never raises: when the broker stays away the generation ends by itself.
         """
-        return await self._end(
-            generation_id, state, Cancelled(by=WRITER, reason=reason, at_ms=_now_ms())
-        )
+        event = Cancelled(by=WRITER, reason=reason, at_ms=_now_ms())
+        return await self._end(generation_id, event, state)
 
-    async def fail(self, generation_id: str, state: Generation, problem: Problem) -> bool:
+    async def fail(self, generation_id: str, problem: Problem) -> bool:
         """The same with `failed`."""
-        return await self._end(
-            generation_id, state, Failed(problem=problem, by=WRITER, at_ms=_now_ms())
-        )
+        return await self._end(generation_id, Failed(problem=problem, by=WRITER, at_ms=_now_ms()))
 
-    async def _end(self, generation_id: str, state: Generation, event: Cancelled | Failed) -> bool:
+    async def _end(
+        self, generation_id: str, event: Cancelled | Failed, state: Generation | None = None
+    ) -> bool:
         try:
-            is_ours = await self._append(generation_id, state, event)
+            if state is None:
+                state = await self._after_last(generation_id, Generation())
+            is_ours = await self._append(generation_id, event, state)
         except BusError as error:
             log.warning("action=end_failed generation=%s error=%r", generation_id, error)
             return False
@@ -51,20 +54,25 @@ class LogEnder:
         return is_ours
 
     async def _append(
-        self, generation_id: str, state: Generation, event: Cancelled | Failed
+        self, generation_id: str, event: Cancelled | Failed, state: Generation
     ) -> bool:
         """Append until it is stored or somebody else has ended the log. Each time that an engine's
-        tokens were first, their sequence is read from the leader and taken as the next fence."""
+        tokens were first, their sequence is the next fence."""
         while True:
             try:
                 await self._writer.append(state, generation_id, event)
             except LogClosed:
                 return False
             except Fenced:
-                if (entry := await last_entry(self._bus, generation_id)) is not None:
-                    state = apply_entry(state, entry.seq, entry.events)
+                state = await self._after_last(generation_id, state)
             else:
                 return True
+
+    async def _after_last(self, generation_id: str, state: Generation) -> Generation:
+        """`state`, moved on to the last entry that the leader has; what lies between is not folded,
+        since only the end and the sequence matter here."""
+        entry = await last_entry(self._bus, generation_id)
+        return state if entry is None else apply_entry(state, entry.seq, entry.events)
 
 
 def _now_ms() -> int:

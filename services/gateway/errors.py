@@ -25,9 +25,3 @@ def too_large_to_keep() -> Problem:
         code=BODY_TOO_LARGE,
         message="The request and its prompt are larger than the log keeps; send less at once",
     )
-
-
-def too_late(deadline_s: float) -> Problem:
-    return Problem(
-        code=UNAVAILABLE, message=f"The request was not finished within {deadline_s:g} seconds"
-    )

@@ -1,0 +1,64 @@
+"""How a client gets its answer: read from the log, as everybody else's reader does."""
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from services.edge.disconnect import unless_gone
+from services.edge.errors import JSON_TYPE, problem_response
+from services.edge.sse import SseResponse
+from services.gateway.cancellation import LogEnder
+from services.streams.tape import Tape
+
+GENERATION_HEADER = "x-generation-id"
+CLIENT_GONE = "client_gone"
+
+
+class Answers:
+    """Turns a tape into a response; cancels what nobody can read any more."""
+
+    def __init__(self, ender: LogEnder) -> None:
+        self._ender = ender
+
+    async def respond(self, request: Request, tape: Tape) -> Response:
+        """The response for an admitted request. Takes over the hold on `tape`.
+
+        Nothing is sent before a slot is taken, so what fails until then has a status of its own.
+        Raises ClientDisconnect, after the generation was cancelled where nobody may come back for it.
+        """
+        with tape:
+            if tape.projection.requested.params.output.stream:
+                return await self._stream(request, tape)
+            return await self._whole(request, tape)
+
+    async def _whole(self, request: Request, tape: Tape) -> Response:
+        try:
+            await unless_gone(request, tape.wait_done())
+        except ClientDisconnect:
+            await self._cancel(tape)
+            raise
+        problem = tape.projection.problem
+        if problem is not None:
+            return problem_response(problem, headers=_headers(tape))
+        status, body = tape.result()
+        return Response(body, status, _headers(tape), media_type=JSON_TYPE)
+
+    async def _stream(self, request: Request, tape: Tape) -> Response:
+        is_resumable = tape.projection.requested.conversation is not None
+        try:
+            await unless_gone(request, tape.wait_started())
+        except ClientDisconnect:
+            if not is_resumable:
+                await self._cancel(tape)
+            raise
+        problem = tape.projection.failed_before_start
+        if problem is not None:
+            return problem_response(problem, headers=_headers(tape))
+        on_gone = None if is_resumable else lambda: self._cancel(tape)
+        return SseResponse(tape.read(), on_disconnect=on_gone, headers=_headers(tape))
+
+    async def _cancel(self, tape: Tape) -> None:
+        await self._ender.cancel(tape.generation_id, CLIENT_GONE, state=tape.generation)
+
+
+def _headers(tape: Tape) -> dict[str, str]:
+    return {GENERATION_HEADER: tape.generation_id}

@@ -1,0 +1,99 @@
+"""Builds the gateway: the only place here that joins it to the bus."""
+
+import contextlib
+from collections.abc import AsyncGenerator
+
+from fastapi import FastAPI
+
+from services.bus.connection import Bus
+from services.bus.errors import BusError
+from services.bus.log import LogWriter
+from services.edge.auth import install_auth
+from services.edge.body import install_body_handlers
+from services.edge.cors import install_cors
+from services.edge.errors import install_error_handlers
+from services.gateway.admission import Admission
+from services.gateway.answer import Answers
+from services.gateway.cancellation import LogEnder
+from services.gateway.config import GatewaySettings
+from services.gateway.engines import Engines
+from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
+from services.gateway.info import InfoRoutes
+from services.gateway.models import ServedModel
+from services.gateway.readiness import install_readiness
+from services.gateway.vocabulary import VocabularyRoutes
+from services.streams.conversations import Conversations
+from services.streams.hub import Hub
+
+
+def create_app(
+    bus: Bus,
+    settings: GatewaySettings,
+    hub: Hub,
+    conversations: Conversations,
+    writer: LogWriter,
+) -> FastAPI:
+    """The HTTP API of one gateway. Its lifespan watches the model, and closes `hub` at the end;
+    `bus` stays the caller's. Routes of the read side may be added to it."""
+    model = ServedModel(bus, settings)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
+        await model.start()
+        yield
+        await model.stop()
+        await hub.close()
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    engines = Engines(bus, settings.model_key, settings.prepare_timeout_s)
+    ender = LogEnder(bus, writer, settings.model_key)
+    admission = Admission(
+        bus=bus,
+        writer=writer,
+        hub=hub,
+        engines=engines,
+        model=model,
+        conversations=conversations,
+        ender=ender,
+        settings=settings,
+    )
+    _add_generating_routes(app, GeneratingRoutes(admission, Answers(ender), settings))
+    _add_info_routes(app, InfoRoutes(model, engines, settings))
+    _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
+    _install_manners(app, settings, model)
+    return app
+
+
+# Plain Starlette routes: FastAPI's own would resolve dependencies and validate on every request.
+
+
+def _add_generating_routes(app: FastAPI, routes: GeneratingRoutes) -> None:
+    for path, dialect in DIALECT_OF_PATH.items():
+        app.router.add_route(path, routes.endpoint(dialect), methods=["POST"])
+
+
+def _add_info_routes(app: FastAPI, routes: InfoRoutes) -> None:
+    add = app.router.add_route
+    for path in ("/health", "/v1/health"):
+        add(path, routes.health, methods=["GET"])
+    for path in ("/models", "/v1/models"):
+        add(path, routes.models, methods=["GET"])
+    add("/props", routes.props, methods=["GET"])
+    add("/props", routes.change_props, methods=["POST"])
+    add("/slots", routes.slots, methods=["GET"])
+
+
+def _add_vocabulary_routes(app: FastAPI, routes: VocabularyRoutes) -> None:
+    add = app.router.add_route
+    add("/tokenize", routes.tokenize, methods=["POST"])
+    add("/detokenize", routes.detokenize, methods=["POST"])
+    add("/apply-template", routes.apply_template, methods=["POST"])
+
+
+def _install_manners(app: FastAPI, settings: GatewaySettings, model: ServedModel) -> None:
+    """What is added last comes first: preflights need no model, and a 503 needs no key."""
+    install_error_handlers(app, unavailable=(BusError,))
+    install_body_handlers(app)
+    install_auth(app, settings.api_keys)
+    install_readiness(app, model)
+    install_cors(app)
