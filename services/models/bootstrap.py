@@ -7,8 +7,10 @@ import time
 from collections.abc import AsyncGenerator
 
 from schemas import subjects
-from schemas.rpc import Done, HostOrder
+from schemas.errors import LlamatapeError
+from schemas.rpc import DescribeSlots, Done, HostOrder, SlotsDescription
 from services.bus.connection import Bus
+from services.bus.errors import NoResponder
 from services.bus.kv import Bucket
 from services.bus.rpc import ask
 from services.models.catalog import spec_of
@@ -22,6 +24,7 @@ from services.models.orders import engine_id, host_order
 from services.models.service import ModelsService
 
 ORDER_TIMEOUT_S = 5.0
+PING_TIMEOUT_S = 0.5
 
 
 @contextlib.asynccontextmanager
@@ -45,6 +48,16 @@ def _build(bus: Bus, settings: ModelsSettings) -> ModelsService:
     engines = tuple(engine_id(settings.model_key, n) for n in range(settings.n_engines))
     ordinals = {engine: ordinal for ordinal, engine in enumerate(engines)}
 
+    async def is_there(engine: str) -> bool:
+        subject = subjects.engine_rpc(settings.model_key, engine)
+        try:
+            await ask(bus, subject, DescribeSlots(), SlotsDescription, timeout_s=PING_TIMEOUT_S)
+        except NoResponder:
+            return False
+        except LlamatapeError:
+            return True  # busy, but there
+        return True
+
     async def ask_host(order: HostOrder) -> Done:
         subject = subjects.host_rpc(settings.host)
         return await ask(bus, subject, order, Done, timeout_s=ORDER_TIMEOUT_S)
@@ -56,7 +69,7 @@ def _build(bus: Bus, settings: ModelsSettings) -> ModelsService:
         spec=spec,
         wish=Wish.LOAD if settings.host else Wish.OBSERVE,
         engines=engines,
-        observe=lambda on_change: Observer(presence, settings.model_key, on_change),
+        observe=lambda on_change: Observer(presence, settings.model_key, is_there, on_change),
         mirror=Mirror(Bucket(bus, subjects.MODELS_BUCKET)),
         ask=ask_host,
         to_host=to_host,

@@ -52,11 +52,11 @@ def digest_of(path: str, is_given_up: Callable[[], bool]) -> str | None:
     """sha256 of the file in hex; None when given up. Raises OSError."""
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
-        while chunk := file.read(CHUNK_BYTES):
-            if is_given_up():
-                return None
+        while not is_given_up():
+            if not (chunk := file.read(CHUNK_BYTES)):
+                return digest.hexdigest()
             digest.update(chunk)
-    return digest.hexdigest()
+    return None
 
 
 def header_of(path: str) -> dict[str, object]:

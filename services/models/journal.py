@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
+from services.logs import event
 from services.models.catalog import ModelSpec, Registered
 from services.models.errors import ModelsError
 from services.models.files import FileFacts, FileIdentity
@@ -60,7 +61,7 @@ class Journal:
         try:
             await asyncio.wait_for(self._pending.join(), timeout_s)
         except TimeoutError:
-            log.warning("action=history_unwritten n=%d", self._pending.qsize())
+            event(log, "history_unwritten", level=logging.ERROR, n=self._pending.qsize())
 
 
 async def insist(work: Callable[[], Awaitable[T]]) -> T:
@@ -70,6 +71,6 @@ async def insist(work: Callable[[], Awaitable[T]]) -> T:
         try:
             return await work()
         except ModelsError as error:
-            log.warning("action=database_retry delay_s=%g error=%s", delay_s, error)
+            event(log, "database_retry", level=logging.WARNING, wait_s=delay_s, error=str(error))
         await asyncio.sleep(delay_s)
         delay_s = min(delay_s * 2, LAST_RETRY_S)

@@ -5,6 +5,7 @@ import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from services.logs import event
 from services.models.files import FileFacts, FileIdentity, inspect
 
 log = logging.getLogger(__name__)
@@ -19,16 +20,18 @@ class Librarian:
 
     async def study(self, file: FileIdentity) -> FileFacts | None:
         """Digest and header of the file; None if it cannot be read or `stop` was called meanwhile."""
+        if self._is_given_up.is_set():
+            return None
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(
                 self._thread, inspect, file.path, self._is_given_up.is_set
             )
         except OSError as error:
-            log.warning("action=model_unreadable path=%s error=%s", file.path, error)
+            event(log, "model_unreadable", level=logging.WARNING, path=file.path, error=str(error))
             return None
 
     def stop(self) -> None:
         """Let the thread end at its next piece of the file."""
         self._is_given_up.set()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False)

@@ -1,12 +1,13 @@
 """Who is alive: the engines' entries of the bucket `presence`, kept as a set of values."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from schemas import codec
 from schemas.errors import SchemaError
-from schemas.lifecycle import EnginePresence
+from schemas.lifecycle import LOADED, EnginePresence
+from services.logs import event
 
 log = logging.getLogger(__name__)
 
@@ -26,19 +27,26 @@ class WatchableBucket(Protocol):
         self, callback: Callable[[str, bytes | None], None], pattern: str = ">"
     ) -> Stoppable: ...
 
+    async def delete(self, key: str) -> None: ...
+
 
 class Observer:
     """Keeps the living engines of one model. Event-loop thread.
 
     An engine goes when its entry expires on the broker or is deleted; the broker alone judges that,
-    so no clock of ours can declare an engine dead.
+    so no clock of ours can declare an engine dead. is_there: whether an engine answers on the bus.
     """
 
     def __init__(
-        self, bucket: WatchableBucket, model_key: str, on_change: Callable[[], None]
+        self,
+        bucket: WatchableBucket,
+        model_key: str,
+        is_there: Callable[[str], Awaitable[bool]],
+        on_change: Callable[[], None],
     ) -> None:
         self._bucket = bucket
         self._model_key = model_key
+        self._is_there = is_there
         self._on_change = on_change
         self._engines: dict[str, EnginePresence] = {}
         self._watch: Stoppable | None = None
@@ -51,6 +59,14 @@ class Observer:
     async def start(self) -> None:
         """Return when what is there is known. Raises BusUnavailable."""
         self._watch = await self._bucket.watch(self._on_entry, PATTERN)
+        for key, engine in list(self._engines.items()):
+            if engine.status == LOADED and not await self._is_there(engine.engine):
+                await self._forget(key)
+
+    async def _forget(self, key: str) -> None:
+        # After a crash and a quick new start, entries of the crashed engines have not expired yet.
+        await self._bucket.delete(key)
+        self._on_entry(key, None)
 
     async def stop(self) -> None:
         """Idempotent."""
@@ -73,5 +89,5 @@ def _decode(key: str, value: bytes) -> EnginePresence | None:
     try:
         return codec.decode(value, EnginePresence)
     except SchemaError as error:
-        log.warning("action=presence_unreadable key=%s error=%s", key, error)
+        event(log, "presence_unreadable", level=logging.WARNING, key=key, error=str(error))
         return None

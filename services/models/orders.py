@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from schemas.errors import LlamatapeError, RequestError
 from schemas.rpc import HostOrder, StartEngine, StopEngine
+from services.logs import event
 from services.models.lifecycle import Order, Verb
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,11 @@ class Orders:
         self._running[order.engine] = (order, task)
         task.add_done_callback(lambda done: self._forget(order.engine, done))
 
+    async def first_try(self, timeout_s: float) -> None:
+        """Return when everything under way is done, or after `timeout_s`."""
+        if tasks := [task for _, task in self._running.values()]:
+            await asyncio.wait(tasks, timeout=timeout_s)
+
     async def stop(self) -> None:
         """Give up what is under way. Idempotent."""
         tasks = [task for _, task in self._running.values()]
@@ -61,13 +67,15 @@ class Orders:
         try:
             await self._ask(order)
         except RequestError as error:
-            log.warning("action=order_refused engine=%s error=%s", order.engine, error)
+            event(
+                log, "order_refused", level=logging.WARNING, engine=order.engine, error=str(error)
+            )
             self._on_refusal(str(error))
             return False
         except LlamatapeError as error:
-            log.debug("action=order_deferred engine=%s error=%s", order.engine, error)
+            event(log, "order_deferred", level=logging.DEBUG, engine=order.engine, error=str(error))
             return False
-        log.info("action=order_done order=%s engine=%s", type(order).__name__, order.engine)
+        event(log, "order_done", order=type(order).__name__, engine=order.engine)
         self._on_refusal("")
         return True
 

@@ -6,6 +6,7 @@ import logging
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from services.logs import event
 from services.models.database import transaction
 from services.models.errors import SchemaTooNew
 
@@ -26,7 +27,7 @@ async def ensure_schema(engine: AsyncEngine) -> None:
     if revision > HEAD:
         raise SchemaTooNew(f"the database has revision {revision}, this Llamatape knows {HEAD}")
     if revision < HEAD:
-        log.info("action=schema_upgrade from=%s to=%s", revision or "none", HEAD)
+        event(log, "schema_upgrade", before=revision or "none", after=HEAD)
         await asyncio.to_thread(_upgrade, engine.url.render_as_string(hide_password=False))
 
 
@@ -43,7 +44,6 @@ def _stamp(connection: Connection) -> str:
 
 
 def _upgrade(url: str) -> None:
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it reports each of its own plugins
     # Importing Alembic costs as much as all the rest of the start; most starts do not need it.
     from services.models.migrate import upgrade
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from schemas.lifecycle import EnginePresence, ModelStatus
 from schemas.rpc import HostOrder
 from services.bus.errors import BusError
+from services.logs import event
 from services.models.catalog import ModelSpec, status_of
 from services.models.keeper import Keeper
 from services.models.lifecycle import (
@@ -26,6 +27,8 @@ from services.models.orders import Ask, Orders
 log = logging.getLogger(__name__)
 
 RETRY_S = 0.2
+FIRST_TRY_S = 0.5
+"""How long a start waits for the host to take the orders: what comes next may block the loop."""
 
 
 class ModelsService:
@@ -69,6 +72,7 @@ class ModelsService:
         await self._observer.start()
         await self._step()
         self._deciding = asyncio.create_task(self._keep_deciding())
+        await self._orders.first_try(FIRST_TRY_S)
         self._keeper.start()
 
     async def stop(self) -> None:
@@ -137,14 +141,17 @@ class ModelsService:
         self._keeper.note(after, at_ms)
         if before.status != after.status:
             self._changed_at_ms = at_ms
-            log.info(
-                "action=model_%s model=%s reason=%s engine=%s error=%s",
-                after.status,
-                self._spec.name,
-                after.reason.value,
-                after.engine,
-                after.error,
-            )
+            self._log(after)
+
+    def _log(self, verdict: Verdict) -> None:
+        event(
+            log,
+            f"model_{verdict.status}",
+            model=self._spec.name,
+            reason=verdict.reason.value,
+            engine=verdict.engine or None,
+            error=verdict.error or None,
+        )
 
     async def _conclude(self, verdict: Verdict) -> None:
         before, self._state = self._state.verdict, ModelState(verdict=verdict)
@@ -155,7 +162,7 @@ class ModelsService:
         try:
             await self._mirror.show(self.status)
         except BusError as error:
-            log.warning("action=mirror_retry error=%s", error)
+            event(log, "mirror_retry", level=logging.WARNING, error=str(error))
             self._wake_later()
 
     def _wake_later(self) -> None:
