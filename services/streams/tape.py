@@ -231,9 +231,16 @@ class TapeReader:
                 return chunk
             if self._tape.is_done:
                 break
-            await self._tape.next_change()
+            await self._more()
         await self.aclose()
         raise StopAsyncIteration
+
+    async def _more(self) -> None:
+        try:
+            await self._tape.next_change()
+        except StreamBroken:
+            await self.aclose()
+            raise
 
     async def aclose(self) -> None:
         """Let go of the tape. Idempotent."""
