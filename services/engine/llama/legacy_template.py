@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from services.engine.llama.library import C as lib
+from services.engine.llama.library import lib
 from services.engine.llama.vocabulary import to_utf8
 
 _MAX_NAMES = 256

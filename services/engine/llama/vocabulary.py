@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from services.engine.errors import ModelNotLoadable
-from services.engine.llama.library import LOG
-from services.engine.llama.library import C as lib
+from services.engine.llama.library import LOG, lib
 
 NO_TOKEN = -1
 _INT32_MAX = 2**31 - 1
@@ -86,15 +85,23 @@ class Vocabulary:
     def adds_eos(self) -> bool:
         return bool(lib.llama_vocab_get_add_eos(self._vocab))
 
-    @cached_property
+    @property
     def eog(self) -> tuple[int, ...]:
         """Every id that ends a generation, ascending."""
+        return self._eog
+
+    @cached_property
+    def _eog(self) -> tuple[int, ...]:
         ids = range(self.n_vocab)
         return tuple(i for i in ids if lib.llama_vocab_is_eog(self._vocab, i))
 
-    @cached_property
+    @property
     def longest_piece_bytes(self) -> int:
         """No token stands for more bytes than this: `bytes / longest` bounds a text's tokens."""
+        return self._longest_piece_bytes
+
+    @cached_property
+    def _longest_piece_bytes(self) -> int:
         buffer = ctypes.create_string_buffer(_PIECE_BYTES)
         return max(abs(self._read_piece(i, buffer)) for i in range(self.n_vocab)) or 1
 
@@ -143,10 +150,11 @@ class Vocabulary:
     def _read_piece(self, token: int, buffer, special: bool = True) -> int:
         return lib.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, special)
 
-    def join_pieces(self, ids: Sequence[int]) -> bytes:
-        """The pieces of `ids` one after the other, as `/detokenize` wants them."""
+    def pieces(self, ids: Sequence[int]) -> tuple[bytes, ...]:
+        """The bytes of each id, control tokens by name. Raises ValueError for an id out of range."""
         self._check(ids)
-        return b"".join(map(self.piece, ids))
+        known = {token: self.piece(token) for token in set(ids)}
+        return tuple(known[token] for token in ids)
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text that `ids` were made from (control tokens by name); bytes that are no UTF-8 become

@@ -1,0 +1,168 @@
+"""Answers what needs a vocabulary and templates but no weights: prepare, apply-template, tokenize.
+
+Runs in the front. Small questions are answered at once on the event-loop thread (below 1 ms);
+rendering and large inputs go to worker threads, so that the loop is never held up for long.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import orjson
+from msgspec.structs import replace
+
+from schemas.errors import RequestError
+from schemas.events import Prompt
+from schemas.params import Output
+from schemas.rpc import (
+    ApplyTemplate,
+    Detokenize,
+    Detokenized,
+    Prepare,
+    Prepared,
+    TemplateApplied,
+    Tokenize,
+    Tokenized,
+)
+from services.engine.config import EngineSettings
+from services.engine.llama.vocabulary import Vocabulary
+from services.engine.params import resolve
+from services.engine.prompts import PromptReader, check_ids, mixed_ids
+from services.engine.templates import Rendered, Templates
+
+INLINE_BYTES = 2048
+"""Inputs up to this are handled on the event-loop thread."""
+HEAVY_BYTES = 64 * 1024
+"""Inputs above this get their own worker thread, so that small ones do not queue behind them."""
+N_LIGHT_THREADS = 2
+
+JsonObject = dict[str, Any]
+T = TypeVar("T")
+VocabularyQuestion = Prepare | ApplyTemplate | Tokenize | Detokenize
+VocabularyAnswer = Prepared | TemplateApplied | Tokenized | Detokenized
+
+
+class Preparer:
+    """Answers questions about prompts of one model. `close` ends its threads.
+
+    n_ctx: tokens per slot. All questions may be asked at once; each raises RequestError when the
+    question cannot be answered.
+    """
+
+    def __init__(
+        self, settings: EngineSettings, vocabulary: Vocabulary, templates: Templates, *, n_ctx: int
+    ) -> None:
+        self._settings = settings
+        self._vocabulary = vocabulary
+        self._templates = templates
+        self._n_ctx = n_ctx
+        self._prompts = PromptReader(vocabulary, n_ctx)
+        self._light = ThreadPoolExecutor(N_LIGHT_THREADS, thread_name_prefix="prepare")
+        self._heavy = ThreadPoolExecutor(1, thread_name_prefix="prepare-large")
+
+    def close(self) -> None:
+        """Let running work end on its own; what waits is dropped."""
+        self._light.shutdown(wait=False, cancel_futures=True)
+        self._heavy.shutdown(wait=False, cancel_futures=True)
+
+    async def answer(self, question: VocabularyQuestion) -> VocabularyAnswer:
+        """Event-loop thread; waits for a worker where the work is not small."""
+        match question:
+            case Prepare():
+                is_chat = question.kind == "chat"
+                size = len(question.body)
+                return await self._run(lambda: self.prepare(question), size, renders=is_chat)
+            case ApplyTemplate():
+                size = len(question.body)
+                return await self._run(lambda: self.apply_template(question), size, renders=True)
+            case Tokenize():
+                return await self._run(lambda: self.tokenize(question), len(question.content))
+            case Detokenize():
+                return await self._run(lambda: self.detokenize(question), 4 * len(question.ids))
+
+    async def _run(self, work: Callable[[], T], n_bytes: int, *, renders: bool = False) -> T:
+        if n_bytes <= INLINE_BYTES and not renders:
+            return work()
+        pool = self._heavy if n_bytes > HEAVY_BYTES else self._light
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+    # ---- the answers; any thread
+
+    def prepare(self, question: Prepare) -> Prepared:
+        """Prompt ids and resolved parameters. Blocks while it renders and tokenizes."""
+        body = read_body(question.body)
+        params = resolve(
+            body,
+            self._settings.defaults,
+            self._vocabulary,
+            n_slots=self._settings.n_slots,
+            n_ctx=self._n_ctx,
+        )
+        prompts, rendered = self._read_prompts(question, body)
+        n_slots = len(prompts) * params.n_cmpl
+        if n_slots > self._settings.n_slots:
+            raise RequestError.invalid(
+                f"this request needs {n_slots} slots, the server has {self._settings.n_slots}: "
+                "send fewer prompts or ask for fewer completions",
+                "prompt" if len(prompts) > 1 else "n_cmpl",
+            )
+        if rendered is not None:
+            params = replace(params, output=_chat_output(params.output, rendered))
+        return Prepared(prompts=prompts, params=params, n_slots=n_slots, n_ctx=self._n_ctx)
+
+    def _read_prompts(
+        self, question: Prepare, body: JsonObject
+    ) -> tuple[tuple[Prompt, ...], Rendered | None]:
+        if question.kind == "chat":
+            rendered = self._templates.apply(body, question.created_at_ms)
+            return (self._prompts.of_text(rendered.prompt),), rendered
+        if "prompt" not in body:
+            raise RequestError.invalid('"prompt" is required', "prompt")
+        return self._prompts.read(body["prompt"]), None
+
+    def apply_template(self, question: ApplyTemplate) -> TemplateApplied:
+        body = read_body(question.body)
+        return TemplateApplied(prompt=self._templates.apply(body, question.created_at_ms).prompt)
+
+    def tokenize(self, question: Tokenize) -> Tokenized:
+        content = _json(question.content)
+
+        def text_ids(text: str, *, is_first: bool) -> tuple[int, ...]:
+            return self._vocabulary.tokenize(
+                text,
+                add_special=is_first and question.add_special,
+                parse_special=question.parse_special,
+            )
+
+        items = cast("list[object]", content) if isinstance(content, list) else [content]
+        ids = mixed_ids(self._vocabulary, items, text_ids)
+        return Tokenized(ids=ids, pieces=self._vocabulary.pieces(ids))
+
+    def detokenize(self, question: Detokenize) -> Detokenized:
+        check_ids(self._vocabulary, question.ids)
+        data = b"".join(self._vocabulary.pieces(question.ids))
+        return Detokenized(content=data.decode("utf-8", "replace"))
+
+
+def read_body(data: bytes) -> JsonObject:
+    """A JSON object. Raises RequestError for anything else (too deep nesting among it)."""
+    body = _json(data)
+    if not isinstance(body, dict):
+        raise RequestError.invalid("the request must be a JSON object")
+    return cast(JsonObject, body)
+
+
+def _json(data: bytes) -> object:
+    try:
+        return orjson.loads(data)
+    except (orjson.JSONDecodeError, RecursionError) as error:
+        raise RequestError.invalid(f"the request is not valid JSON: {error}") from error
+
+
+def _chat_output(output: Output, rendered: Rendered) -> Output:
+    return replace(
+        output,
+        generation_prompt=rendered.generation_prompt,
+        is_continuation=rendered.is_continuation,
+    )
