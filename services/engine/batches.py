@@ -2,7 +2,8 @@
 
 A batch is at most one ubatch, so that nobody waits longer than that. From 64 rows the CPU backend
 attends with another kernel, whose results differ; so prompt chunks of 64 rows and more never share a
-batch with decode rows or small chunks, and what a slot computes does not depend on its neighbours.
+batch with decode rows or small chunks, and what a slot computes does not depend on its neighbours
+(below 512 KV cells, with quantized weights, but for the place of its cells).
 """
 
 from collections.abc import Sequence

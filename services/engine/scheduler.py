@@ -14,12 +14,13 @@ from services.engine.slots import Memory, Slot, SlotTable, least_recently_used
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """n_batch, n_ubatch: tokens. prefill_budget: see PREFILL_BUDGET."""
+    """n_batch, n_ubatch: tokens. prefill_budget: see PREFILL_BUDGET. has_float_weights: see Seating."""
 
     n_slots: int
     n_batch: int = 2048
     n_ubatch: int = 512
     prefill_budget: int = PREFILL_BUDGET
+    has_float_weights: bool = False
 
     @property
     def max_rows(self) -> int:
@@ -37,7 +38,12 @@ class Scheduler:
 
     def __init__(self, sizes: Sizes, memory: Memory) -> None:
         self._table = SlotTable(sizes.n_slots, memory)
-        self._seating = Seating(self._table, chunk=sizes.chunk, max_chunk=sizes.max_rows)
+        self._seating = Seating(
+            self._table,
+            chunk=sizes.chunk,
+            max_chunk=sizes.max_rows,
+            has_float_weights=sizes.has_float_weights,
+        )
         self._batcher = Batcher(
             self._table, max_rows=sizes.max_rows, prefill_budget=sizes.prefill_budget
         )

@@ -14,7 +14,9 @@ from services.engine.slots import (
 )
 
 REPLAY_CHUNK = 32
-"""Emitted tokens per chunk when a generation is continued: bit-equal to one by one below 512 cells."""
+"""Emitted tokens per chunk when a generation is continued: bit-equal to one by one in the exact range."""
+EXACT_CELLS = 512
+"""Below so many KV cells a continued choice gets the logits that it would have had undisturbed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +59,19 @@ class Leader:
 
 
 class Seating:
-    """The queue of generations. chunk, max_chunk: prompt tokens per batch, planned and at most."""
+    """The queue of generations. chunk, max_chunk: prompt tokens per batch, planned and at most.
 
-    def __init__(self, table: SlotTable, *, chunk: int, max_chunk: int) -> None:
+    has_float_weights: rows of one batch differ in the last bits from rows alone, so that emitted
+    tokens are replayed one by one where that makes a difference.
+    """
+
+    def __init__(
+        self, table: SlotTable, *, chunk: int, max_chunk: int, has_float_weights: bool = False
+    ) -> None:
         self._table = table
         self._chunk = chunk
         self._max_chunk = max_chunk
+        self._has_float_weights = has_float_weights
         self._queue: list[Request] = []
 
     def __len__(self) -> int:
@@ -125,7 +134,7 @@ class Seating:
             generation_id=request.generation_id,
             choice=need.choice,
             tokens=need.prompt + need.emitted[:-1],
-            chunks=deque(chunks + split(max(0, len(need.emitted) - 1), REPLAY_CHUNK)),
+            chunks=deque(chunks + self._replay_chunks(need)),
             resume_id=need.emitted[-1] if need.emitted else None,
             turn=self._table.tick(),
         )
@@ -151,6 +160,12 @@ class Seating:
         first = split(need.n_cached_first, self._chunk) + need.chunks
         fits = sum(first) == n_left and all(0 < size <= self._max_chunk for size in first)
         return first if need.emitted and fits else split(n_left, self._chunk)
+
+    def _replay_chunks(self, need: Need) -> tuple[int, ...]:
+        """Chunk sizes of all emitted tokens but the last, which is decoded as if just sampled."""
+        is_exact = len(need.prompt) + len(need.emitted) <= EXACT_CELLS
+        size = 1 if is_exact and self._has_float_weights else REPLAY_CHUNK
+        return split(max(0, len(need.emitted) - 1), size)
 
 
 def split(n_tokens: int, chunk: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from schemas import codec
 from schemas.events import ChoiceEnd
-from schemas.params import Limits, Params, Sampling
+from schemas.params import Limits, Params
 from services.engine.decoder.pipe import LENGTH
 from services.engine.protocol import (
     Admit,

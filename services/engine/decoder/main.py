@@ -47,7 +47,7 @@ def _serve(pipe: Pipe) -> int:
         pipe.write([ready])
         gc.collect()
         gc.freeze()  # what is loaded now stays: no collection needs to look at it again
-        Loop(context, Scheduler(_sizes(config), context), pipe).run()
+        Loop(context, Scheduler(_sizes(config, context), context), pipe).run()
     finally:
         context.close()
     return 0
@@ -73,5 +73,10 @@ class _Progress:
         return True
 
 
-def _sizes(config: DecoderConfig) -> Sizes:
-    return Sizes(n_slots=config.n_slots, n_batch=config.n_batch, n_ubatch=config.n_ubatch)
+def _sizes(config: DecoderConfig, context: Context) -> Sizes:
+    return Sizes(
+        n_slots=config.n_slots,
+        n_batch=config.n_batch,
+        n_ubatch=config.n_ubatch,
+        has_float_weights=context.has_float_weights,
+    )

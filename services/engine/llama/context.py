@@ -16,6 +16,8 @@ from services.engine.protocol import DecoderConfig
 DECODED = 0
 KV_FULL = 1
 GGUF_MAGIC = b"GGUF"
+_FLOAT_FILE_TYPES = (0, 1, 32)  # F32, F16, BF16
+_GUESSED_FILE_TYPE = 1024
 
 _keep = quick("llama_memory_seq_rm", [ctypes.c_void_p] + [ctypes.c_int32] * 3, ctypes.c_bool)
 _copy = quick("llama_memory_seq_cp", [ctypes.c_void_p] + [ctypes.c_int32] * 4, None)
@@ -67,6 +69,12 @@ class Context:
     def copy(self, source: int, target: int) -> None:
         """See `Memory.copy`."""
         _copy(self._memory, source, target, -1, -1)
+
+    @property
+    def has_float_weights(self) -> bool:
+        """Whether the model is not quantized: its matrices go through other kernels then."""
+        file_type = lib.llama_model_ftype(self.model)
+        return file_type & ~_GUESSED_FILE_TYPE in _FLOAT_FILE_TYPES
 
     def close(self) -> None:
         """Free everything; nothing may be called afterwards."""
