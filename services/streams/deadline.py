@@ -49,18 +49,21 @@ class Deadlines:
     def _arm(self) -> None:
         if not self._is_armed:
             self._is_armed = True
-            asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
+            asyncio.get_running_loop().call_later(self._sweep_s, self._on_timer)
 
-    def _sweep(self) -> None:
+    def _on_timer(self) -> None:
         self._is_armed = False
-        running = list(self._hub.running())
-        for tape in running:
+        self.sweep()
+        if self._hub.n_tapes:
+            self._arm()
+
+    def sweep(self) -> None:
+        """Begin to end what is being read and overdue."""
+        for tape in list(self._hub.running()):
             is_overdue = self._now_ms() >= tape.projection.requested.deadline_at_ms
             if is_overdue and tape.generation_id not in self._ending:
                 self._ending.add(tape.generation_id)
                 self._hub.spawn(self._end(tape.generation_id))
-        if self._hub.n_tapes:
-            self._arm()
 
     async def _end(self, generation_id: str) -> None:
         problem = Problem(code=UNAVAILABLE, message=MESSAGE)
