@@ -13,6 +13,7 @@ from services.bus import rpc
 from services.bus.connection import Bus
 from services.bus.errors import BusError
 from services.bus.kv import Bucket
+from services.cli.errors import StartError
 from services.cli.supervisor import Exit, Program, Supervised
 from services.logs import event
 
@@ -66,9 +67,9 @@ class EngineHost:
         self._engines[order.engine] = engine
         try:
             await engine.start()
-        except OSError as error:
+        except StartError as error:
             del self._engines[order.engine]
-            raise RequestError.server(f"cannot start an engine: {error}") from error
+            raise RequestError.server(str(error)) from error
 
     async def _stop(self, order: StopEngine) -> None:
         engine = self._engines.pop(order.engine, None)

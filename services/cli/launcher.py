@@ -9,7 +9,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,13 +110,24 @@ class Launcher:
 
     async def run(self) -> None:
         """Returns after `stop`, when everything is gone. Raises CliError if the start failed."""
+        work = asyncio.create_task(self._serve(), name="serve")
         try:
-            async with self._started():
-                await self._unless_ended(self._wait_for_health())
-                await asyncio.shield(self._ended)
+            await asyncio.wait([work, self._ended], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            work.cancel()
+            await asyncio.wait([work])
             await self._stop_all()
-        self._ended.result()
+        if self._ended.done():
+            self._ended.result()
+        else:
+            work.result()
+
+    async def _serve(self) -> None:
+        async with self._started():
+            await health.wait(self._ground.sockets[0])
+            self._is_healthy = True
+            self._announce(listen.url_of(self._ground.sockets[0]))
+            await self._ended
 
     @contextlib.asynccontextmanager
     async def _started(self) -> AsyncGenerator[None]:
@@ -157,33 +168,18 @@ class Launcher:
         program = self._programs(values).broker(plan, plan.write_config(0))
         self._broker = Supervised(program, self._on_exit)
         await self._broker.start()
-        port = await self._broker_port(plan)
+        port = await self._broker_port(plan, self._broker)
         plan.write_config(port)  # a restarted broker must be where its clients look for it
         values |= {"broker_url": f"nats://{HOST}:{port}", "broker_token": plan.token}
 
-    async def _broker_port(self, plan: BrokerPlan) -> int:
-        assert self._broker is not None
-        async with asyncio.timeout(READY_TIMEOUT_S):
-            while not self._ended.done():
-                if (pid := self._broker.pid) and (port := plan.port_of(pid)):
-                    return port
-                await asyncio.sleep(POLL_S)
-        self._ended.result()
-        raise StartError("stopped before the broker was ready")
-
-    async def _wait_for_health(self) -> None:
-        await health.wait(self._ground.sockets[0])
-        self._is_healthy = True
-        self._announce(listen.url_of(self._ground.sockets[0]))
-
-    async def _unless_ended(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        await asyncio.wait([task, self._ended], return_when=asyncio.FIRST_COMPLETED)
-        if self._ended.done():
-            task.cancel()
-            await asyncio.wait([task])
-        else:
-            task.result()
+    async def _broker_port(self, plan: BrokerPlan, broker: Supervised) -> int:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                while True:
+                    if broker.pid and (port := plan.port_of(broker.pid)):
+                        return port
+                    await asyncio.sleep(POLL_S)
+        raise StartError(f"nats-server is not ready after {READY_TIMEOUT_S:g} s")
 
     def _on_exit(self, exit_: Exit) -> bool:
         """Start it again? Not if the model cannot be loaded, nor over and over before it ever served."""

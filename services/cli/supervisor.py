@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.cli.errors import StartError
 from services.logs import event
 
 log = logging.getLogger(__name__)
@@ -134,8 +135,11 @@ class Supervised:
         return process.pid if process is not None and process.returncode is None else None
 
     async def start(self) -> None:
-        """Returns when the process exists. Raises OSError if it cannot be started."""
-        await self._spawn()
+        """Returns when the process exists. Raises StartError if it cannot be started."""
+        try:
+            await self._spawn()
+        except OSError as error:
+            raise StartError(f"cannot start {self.program.name}: {error.strerror}") from error
         self._task = asyncio.create_task(self._keep(), name=f"keep {self.program.name}")
 
     async def stop(self, grace_s: float) -> None:

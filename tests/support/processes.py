@@ -10,22 +10,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
+MARK = "LLAMATAPE_TEST_SESSION"
+
 
 class Session:
-    """One program in its own session; every process that it starts belongs to that session."""
+    """One program and every process that it starts: they inherit a variable that marks them."""
 
     def __init__(
         self, command: list[str], *, folder: Path, env: dict[str, str] | None = None
     ) -> None:
         self.log = folder / f"session-{time.monotonic_ns()}.log"
         self._text = ""
+        self._mark = f"{MARK}={self.log}".encode()
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=os.environ | (env or {}),
+                env=os.environ | (env or {}) | {MARK: str(self.log)},
                 start_new_session=True,
             )
 
@@ -56,8 +59,9 @@ class Session:
         return self._text
 
     def members(self) -> dict[int, str]:
-        """Living processes of the session but the program itself: pid → command line."""
-        return {pid: _command(pid) for pid in _pids_of_session(self.process.pid)}
+        """Living processes that it started, itself excepted: pid → command line."""
+        pids = _pids_marked(self._mark)
+        return {pid: _command(pid) for pid in pids if pid != self.process.pid}
 
     def one(self, word: str) -> int:
         """The pid of the only member whose command line has `word` as a word of its own or a file's name."""
@@ -90,12 +94,11 @@ def wait_gone(pid: int, timeout_s: float) -> bool:
         os.close(fd)
 
 
-def _pids_of_session(session: int) -> Iterator[int]:
+def _pids_marked(mark: bytes) -> Iterator[int]:
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and int(entry) != session:
+        if entry.isdigit():
             with contextlib.suppress(OSError):
-                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == session and fields[0] != "Z":
+                if mark in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
                     yield int(entry)
 
 
