@@ -13,7 +13,6 @@ from services.bus.topology import ensure_topology
 from services.engine.config import EngineSettings
 from services.engine.errors import EngineError, ModelNotLoadable
 from services.engine.front import Front
-from services.engine.questions import load_questions
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +21,11 @@ EXIT_CANNOT_LOAD = 78
 
 
 def build_info() -> str:
-    """What `build` in claims and compat digests says: our version and the bindings'."""
-    return f"llamatape {metadata.version('llamatape')}, llama-cpp-python {metadata.version('llama-cpp-python')}"
+    """What claims, digests and `system_fingerprint` say: the bindings' version and ours.
+
+    Begins with b, as llama-server's build number does; clients look for that.
+    """
+    return f"b{metadata.version('llama-cpp-python')}-llamatape-{metadata.version('llamatape')}"
 
 
 def run_engine(settings: EngineSettings, bus_settings: BusSettings) -> int:
@@ -38,8 +40,7 @@ async def _run(settings: EngineSettings, bus_settings: BusSettings) -> int:
     bus = await connect(bus_settings, name=f"engine {settings.engine}")
     try:
         await ensure_topology(bus)
-        questions = await load_questions(settings, build_info())
-        await Front(bus, settings, questions, build_info()).run(stop)
+        await Front(bus, settings, build_info()).run(stop)
     except ModelNotLoadable as error:
         log.error("action=model_not_loadable error=%s", error)
         return EXIT_CANNOT_LOAD

@@ -1,7 +1,6 @@
 """One running engine front: wires bus, decoder, tokenizer and runner together, and answers questions."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -17,7 +16,7 @@ from services.engine.decoder_process import DecoderEvents, DecoderProcess
 from services.engine.errors import EngineError
 from services.engine.presence import Presence
 from services.engine.protocol import Output, Ready, SlotsStarted
-from services.engine.questions import Questions
+from services.engine.questions import Questions, load_questions
 from services.engine.runner import Runner
 from services.engine.slots_view import SlotsView
 
@@ -27,10 +26,12 @@ log = logging.getLogger(__name__)
 class Front:
     """An engine from start to stop. Event-loop thread only; built by bootstrap."""
 
-    def __init__(self, bus: Bus, settings: EngineSettings, questions: Questions, build: str) -> None:
+    def __init__(self, bus: Bus, settings: EngineSettings, build: str) -> None:
         self._bus = bus
         self._settings = settings
-        self._questions = questions
+        self._build = build
+        self._questions: Questions | None = None
+        self._runner: Runner | None = None
         self._slots = SlotsView(settings.n_slots, 0)
         self._presence = Presence(bus, _first_presence(settings))
         self._decoder = DecoderProcess(
@@ -42,7 +43,6 @@ class Front:
                 on_progress=self._on_progress,
             ),
         )
-        self._runner = Runner(bus, settings, questions.compat, self._decoder, build=build)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, until: asyncio.Event) -> None:
@@ -50,7 +50,10 @@ class Front:
         decoding = asyncio.create_task(self._decoder.run())
         stopping = asyncio.create_task(until.wait())
         try:
-            await self._open()
+            self._spawn(self._presence.run())
+            # The weights load meanwhile.
+            self._questions = await load_questions(self._settings, self._build)
+            await self._open(self._questions)
             await asyncio.wait([decoding, stopping], return_when=asyncio.FIRST_COMPLETED)
             if decoding.done():
                 decoding.result()
@@ -64,7 +67,22 @@ class Front:
                 task.cancel()
             await asyncio.wait([decoding, stopping])
 
-    async def _open(self) -> None:
+    async def _open(self, questions: Questions) -> None:
+        runner = Runner(
+            self._bus, self._settings, questions.compat, self._decoder, build=self._build
+        )
+        await self._serve_questions()
+        await on_poke(self._bus, self._settings.model_key, runner.on_poke)
+        for ordinal in (None, self._settings.ordinal):
+            queue = TaskQueue(self._bus, self._settings.model_key, ordinal)
+            await queue.start()
+            self._spawn(runner.consume(queue))
+        self._spawn(runner.tick())
+        self._runner = runner
+        if self._decoder.is_ready:
+            runner.on_decoder_ready()
+
+    async def _serve_questions(self) -> None:
         settings = self._settings
         key = settings.model_key
         for subject, queue in (
@@ -73,38 +91,41 @@ class Front:
             (subjects.engines_rpc(key), ""),
         ):
             await serve(self._bus, subject, rpc.EngineQuestion, self._answer, queue=queue)
-        await on_poke(self._bus, key, self._runner.on_poke)
-        queues = [TaskQueue(self._bus, key), TaskQueue(self._bus, key, settings.ordinal)]
-        for queue in queues:
-            await queue.start()
-            self._spawn(self._runner.consume(queue))
-        self._spawn(self._runner.tick())
-        self._spawn(self._presence.run())
 
     async def _close(self) -> None:
-        await self._runner.stop()
+        if self._runner is not None:
+            await self._runner.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._presence.withdraw()
         await self._decoder.stop()
+        if self._questions is not None:
+            self._questions.close()
 
     async def _answer(self, question: rpc.EngineQuestion) -> Any:
         if isinstance(question, rpc.DescribeSlots):
             return rpc.SlotsDescription(engine=self._settings.engine, slots=self._slots.describe())
         if isinstance(question, rpc.Prepare) and not self._decoder.is_ready:
             raise RequestError.unavailable("Loading model")
+        assert self._questions is not None, "questions are served once they are loaded"
         return await self._questions.answer(question)
 
     def _on_outputs(self, outputs: tuple[Output, ...]) -> None:
+        runner = self._runner
+        if runner is None:
+            return
         for output in outputs:
             if isinstance(output, SlotsStarted):
-                run = self._runner.runs.get(output.generation_id)
-                if run is not None:
-                    self._slots.on_started(output, run.requested.params)
+                self._on_started(output, runner)
             else:
                 self._slots.on_output(output)
-        self._runner.on_outputs(outputs)
+        runner.on_outputs(outputs)
+
+    def _on_started(self, output: SlotsStarted, runner: Runner) -> None:
+        run = runner.runs.get(output.generation_id)
+        if run is not None:
+            self._slots.on_started(output, run.requested.params)
 
     def _on_ready(self, ready: Ready) -> None:
         log.info("action=decoder_ready pid=%s n_ctx=%d", self._decoder.pid, ready.n_ctx)
@@ -112,10 +133,12 @@ class Front:
         self._presence.update(
             status=LOADED, progress=1.0, n_slots=ready.n_slots, n_ctx=ready.n_ctx_slot
         )
-        self._runner.on_decoder_ready()
+        if self._runner is not None:
+            self._runner.on_decoder_ready()
 
     def _on_gone(self) -> None:
-        self._runner.on_decoder_gone()
+        if self._runner is not None:
+            self._runner.on_decoder_gone()
 
     def _on_progress(self, fraction: float) -> None:
         self._presence.update(progress=fraction)

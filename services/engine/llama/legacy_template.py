@@ -23,7 +23,7 @@ def builtin_names() -> tuple[str, ...]:
     return tuple(name.decode() for name in names[: min(n, _MAX_NAMES)] if name)
 
 
-def render(template: str, messages: Sequence[tuple[str, str]], *, opens_answer: bool) -> str | None:
+def render(template: str, messages: Sequence[tuple[str, str]], opens_answer: bool) -> str | None:
     """The prompt of (role, text) pairs, None when llama.cpp does not know the template.
 
     opens_answer: whether the beginning of the assistant's turn follows. NUL characters are dropped:

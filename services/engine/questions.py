@@ -1,0 +1,79 @@
+"""Everything that an engine answers without its weights: prompts, templates, its own description."""
+
+import asyncio
+
+from schemas.events import Compat
+from schemas.rpc import (
+    ApplyTemplate,
+    DescribeModel,
+    Detokenize,
+    EngineAnswer,
+    ModelDescription,
+    Prepare,
+    Tokenize,
+)
+from services.engine.compat import make_compat, model_digest
+from services.engine.config import EngineSettings
+from services.engine.context_size import slot_context
+from services.engine.describe import describe_model, token_names
+from services.engine.llama import legacy_template
+from services.engine.llama.gguf import Gguf, read_gguf
+from services.engine.llama.vocabulary import Vocabulary
+from services.engine.prepare import Preparer
+from services.engine.templates import Templates
+
+Question = Prepare | ApplyTemplate | Tokenize | Detokenize | DescribeModel
+
+
+class Questions:
+    """Answers questions about one model. compat: what another engine must share to take over."""
+
+    def __init__(self, preparer: Preparer, description: ModelDescription, compat: Compat) -> None:
+        self._preparer = preparer
+        self._description = description
+        self.compat = compat
+
+    async def answer(self, question: Question) -> EngineAnswer:
+        """Event-loop thread. Raises RequestError."""
+        if isinstance(question, DescribeModel):
+            return self._description
+        return await self._preparer.answer(question)
+
+    def close(self) -> None:
+        self._preparer.close()
+
+
+async def load_questions(settings: EngineSettings, build: str) -> Questions:
+    """Read vocabulary, templates and digests of the model, in a worker thread.
+
+    Raises ModelNotLoadable.
+    """
+    return await asyncio.to_thread(_load, settings, build)
+
+
+def _load(settings: EngineSettings, build: str) -> Questions:
+    header = read_gguf(settings.model_path)
+    vocabulary = Vocabulary(settings.model_path, is_verbose=settings.is_verbose)
+    templates = Templates(
+        chosen=settings.template,
+        of_model=_templates_of(header),
+        tokens=token_names(vocabulary),
+        is_jinja=settings.is_jinja,
+        named=legacy_template.builtin_names(),
+        render_named=legacy_template.render,
+    )
+    _, n_ctx_slot = slot_context(settings, header.n_ctx_train)
+    compat = make_compat(
+        model=model_digest(settings.model_path, header),
+        template=templates.digest,
+        n_ctx=n_ctx_slot,
+        build=build,
+    )
+    preparer = Preparer(settings, vocabulary, templates, n_ctx=n_ctx_slot)
+    description = describe_model(settings, vocabulary, header, templates, compat)
+    return Questions(preparer, description, compat)
+
+
+def _templates_of(header: Gguf) -> dict[str, str]:
+    key = "tokenizer.chat_template"
+    return {"": header.text(key), "tool_use": header.text(f"{key}.tool_use")}
