@@ -91,7 +91,8 @@ class Batcher:
     def commit(self, batch: Batch) -> tuple[Advance, ...]:
         """Note that `batch` was decoded. Slots to be sampled now wait for their token."""
         has_decoded = any(not part.is_prompt for part in batch.parts)
-        self._n_prefills = 0 if has_decoded else self._n_prefills + 1
+        is_delay = not has_decoded and any(slot.is_generating for slot in self._table.slots)
+        self._n_prefills = self._n_prefills + 1 if is_delay else 0
         advances: list[Advance] = []
         n_rows = 0
         for part in batch.parts:

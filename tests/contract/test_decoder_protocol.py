@@ -1,0 +1,202 @@
+"""What a front may rely on: frames and their order, from a real decoder process."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schemas import codec
+from schemas.errors import EXCEED_CONTEXT_SIZE, INVALID_REQUEST, NOT_SUPPORTED
+from services.engine.decoder.pipe import LENGTH
+from services.engine.protocol import (
+    Admit,
+    Broken,
+    ChoiceJob,
+    Emitted,
+    Ended,
+    LoadFailed,
+    LoadProgress,
+    Output,
+    PromptProgress,
+    Ready,
+    SlotsStarted,
+    Stop,
+)
+from tests.support.decoder_client import (
+    ROOT,
+    STORIES,
+    DecoderClient,
+    admit,
+    config,
+    decoder,
+    params,
+)
+
+PROMPT = (1, *range(300, 310))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[DecoderClient]:
+    with decoder() as a_client:
+        yield a_client
+
+
+def outputs_of(client: DecoderClient, an_admit: Admit) -> list[Output]:
+    """Everything that is reported of one generation, in order."""
+    first = len(client.reports)
+    client.send(an_admit)
+    client.read_until(lambda output: isinstance(output, Ended | Broken))
+    return [output for report in client.reports[first:] for output in report.outputs]
+
+
+def broken(client: DecoderClient, an_admit: Admit) -> Broken:
+    (output,) = outputs_of(client, an_admit)
+    assert isinstance(output, Broken)
+    return output
+
+
+def test_a_generation_is_started_then_prefilled_then_emitted_then_ended(
+    client: DecoderClient,
+) -> None:
+    kinds = [type(output) for output in outputs_of(client, admit("g", PROMPT, n_predict=3))]
+    assert kinds == [SlotsStarted, PromptProgress, Emitted, Emitted, Emitted, Ended]
+
+
+def test_the_start_says_what_will_happen(client: DecoderClient) -> None:
+    first = outputs_of(client, admit("start", PROMPT, seed=5, n_predict=1, cache_prompt=False))[0]
+    assert isinstance(first, SlotsStarted)
+    (start,) = first.choices
+    assert (start.seed, start.n_prompt, start.n_cached, start.chunks) == (5, 11, 0, (11,))
+    assert 0 <= start.slot < 4
+
+
+def test_one_report_per_step_for_all_slots(client: DecoderClient) -> None:
+    first = len(client.reports)
+    client.run(*[admit(name, PROMPT, n_predict=20) for name in ("a", "b", "c", "d")])
+    emitted = [
+        [output for output in report.outputs if isinstance(output, Emitted)]
+        for report in client.reports[first:]
+    ]
+    assert sum(map(len, emitted)) == 80
+    assert max(map(len, emitted)) == 4
+    assert len([step for step in emitted if step]) <= 30
+
+
+def test_text_of_a_prompt_that_is_too_long(client: DecoderClient) -> None:
+    problem = broken(client, admit("long", (5,) * 512)).problem
+    assert problem.code == EXCEED_CONTEXT_SIZE
+    assert (problem.n_prompt_tokens, problem.n_ctx) == (512, 512)
+
+
+@pytest.mark.parametrize("token", [-1, 674, 2**31 - 1])
+def test_ids_that_do_not_exist_never_reach_c(client: DecoderClient, token: int) -> None:
+    assert broken(client, admit("bad", (1, token))).problem.code == INVALID_REQUEST
+    assert client.run_one(admit("good", PROMPT, n_predict=1)).end
+
+
+def test_an_empty_prompt(client: DecoderClient) -> None:
+    assert broken(client, admit("empty", ())).problem.code == INVALID_REQUEST
+
+
+def test_more_choices_than_slots(client: DecoderClient) -> None:
+    jobs = tuple(ChoiceJob(choice=n, prompt=PROMPT, seed=n) for n in range(5))
+    many = Admit(generation_id="many", choices=jobs, params=params())
+    assert broken(client, many).problem.code == INVALID_REQUEST
+
+
+@pytest.mark.parametrize("bad", [{"mirostat": 2}, {"grammar": 'root ::= "a"'}])
+def test_what_is_not_supported(client: DecoderClient, bad: dict[str, object]) -> None:
+    assert broken(client, admit("bad", PROMPT, **bad)).problem.code == NOT_SUPPORTED
+    assert client.run_one(admit("good", PROMPT, n_predict=1)).end
+
+
+def test_bad_parameters(client: DecoderClient) -> None:
+    problem = broken(client, admit("bad", PROMPT, repeat_penalty=0.0)).problem
+    assert (problem.code, problem.param) == (INVALID_REQUEST, "repeat_penalty")
+
+
+def test_ready_carries_the_sizes_that_the_context_has() -> None:
+    with decoder(n_ctx=300, n_slots=2, n_ctx_slot=100) as a_client:
+        ready = a_client.reports[-1].outputs[-1]
+    assert ready == Ready(n_ctx=512, n_ctx_slot=100, n_slots=2)
+
+
+def test_loading_a_real_model_tells_how_far_it_is() -> None:
+    client = DecoderClient(config())
+    client.wait_ready()
+    told = [o.fraction for r in client.reports for o in r.outputs if isinstance(o, LoadProgress)]
+    client.close()
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "does not exist"), (b"PK\x03\x04", "not a GGUF file"), (b"GGUF\x03", "cannot load")],
+)
+def test_a_model_that_cannot_be_loaded(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "x.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    client = DecoderClient(config(model_path=str(path)))
+    failed = client.read_until(lambda output: isinstance(output, LoadFailed))
+    assert client.wait() == 78
+    client.close()
+    assert isinstance(failed, LoadFailed)
+    assert message in failed.message
+    assert "\n" not in failed.message
+
+
+def test_stop_ends_it() -> None:
+    with decoder() as client:
+        client.send(admit("g", PROMPT, n_predict=400), Stop())
+        assert client.wait() == 0
+
+
+def test_signals_are_the_fronts_business() -> None:
+    with decoder() as client:
+        client.process.send_signal(signal.SIGTERM)
+        client.process.send_signal(signal.SIGINT)
+        assert client.run_one(admit("g", PROMPT, n_predict=3)).end
+
+
+def test_end_of_file_ends_it_while_it_works() -> None:
+    with decoder() as client:
+        client.send(admit("g", PROMPT, ignore_eos=True))
+        client.read_until(lambda output: isinstance(output, Emitted))
+        client.connection.close()
+        assert client.wait() == 0
+
+
+ORPHANER = """
+import os, socket, subprocess, sys
+ours, theirs = socket.socketpair()
+command = [sys.executable, "-m", "services.cli", "decoder", str(theirs.fileno())]
+child = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
+theirs.close()
+ours.sendall(bytes.fromhex(sys.argv[1]))
+ours.recv(1 << 16)
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_front_that_is_killed_leaves_no_decoder_behind() -> None:
+    frame = codec.encode(config(model_path=STORIES))
+    words = [sys.executable, "-c", ORPHANER, (LENGTH.pack(len(frame)) + frame).hex()]
+    ours, theirs = os.pipe()
+    front = subprocess.Popen(
+        words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs
+    )
+    assert front.stdout
+    assert front.stdin
+    os.close(theirs)
+    assert int(front.stdout.readline()) > 0
+    front.kill()
+    front.communicate()
+    with open(ours, "rb") as its_stderr:
+        assert its_stderr.read() == b"", "it ends when the decoder does, and nothing was said"

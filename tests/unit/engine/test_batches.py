@@ -1,0 +1,164 @@
+"""What goes into which batch."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.engine.batches import SMALL_ROWS
+from tests.unit.engine.recording_memory import Bench, need
+
+
+def seated(bench: Bench, **prompts: int) -> dict[str, int]:
+    """Admit prompts of so many tokens, none of which have anything in common: their slots."""
+    for number, (name, n_prompt) in enumerate(prompts.items()):
+        start = 100_000 * (number + 1)
+        bench.admit(name, need(range(start, start + n_prompt)), can_reuse=False)
+    return {name: seats[0].slot for name, seats in bench.seat().items()}
+
+
+def test_nothing_to_do() -> None:
+    assert Bench().scheduler.plan() is None
+
+
+def test_a_prompt_and_then_token_by_token() -> None:
+    bench = Bench()
+    seated(bench, a=10)
+    assert bench.steps(3) == [[(3, 10)], [(3, 1)], [(3, 1)]]
+
+
+def test_positions_follow_one_another() -> None:
+    bench = Bench(n_batch=44, n_ubatch=40)
+    seated(bench, a=50)
+    parts = [batch.parts[0] for _ in range(4) if (batch := bench.step())]
+    assert [part.start for part in parts] == [0, 40, 50, 51]
+    assert [part.is_sampled for part in parts] == [False, True, True, True]
+    assert [part.is_prompt for part in parts] == [True, True, False, False]
+    assert parts[2].ids == (7,)
+
+
+def test_a_slot_that_was_not_fed_decodes_nothing() -> None:
+    bench = Bench()
+    seated(bench, a=10)
+    batch = bench.scheduler.plan()
+    assert batch
+    bench.scheduler.commit(batch)
+    assert bench.scheduler.plan() is None
+
+
+def test_small_prompts_go_beside_decode_rows() -> None:
+    bench = Bench()
+    seated(bench, a=10)
+    bench.steps(1)
+    seated(bench, b=62)
+    assert bench.steps(2) == [[(3, 1), (2, 62)], [(2, 1), (3, 1)]]
+
+
+def test_large_chunks_go_alone_and_alternate_with_decode_rows() -> None:
+    bench = Bench(n_batch=104, n_ubatch=100)
+    seated(bench, a=10)
+    bench.steps(1)
+    seated(bench, b=250)
+    rows = [[(2, 100)], [(3, 1)], [(2, 100)], [(3, 1), (2, 50)], [(2, 1), (3, 1)]]
+    assert bench.steps(5) == rows
+
+
+def test_the_budget_of_prefill_batches() -> None:
+    bench = Bench(n_batch=104, n_ubatch=100, prefill_budget=2)
+    seated(bench, a=10)
+    bench.steps(1)
+    seated(bench, b=400)
+    assert bench.steps(4) == [[(2, 100)], [(2, 100)], [(3, 1)], [(2, 100)]]
+
+
+def test_a_small_chunk_that_does_not_fit_beside_decode_rows_goes_alone() -> None:
+    bench = Bench()
+    seated(bench, a=10)
+    bench.steps(1)
+    seated(bench, b=63)
+    assert bench.steps(2) == [[(2, 63)], [(2, 1), (3, 1)]]
+
+
+def test_several_prompts_share_a_batch_by_size() -> None:
+    bench = Bench()
+    seated(bench, small=40, large=200, larger=300, smaller=20)
+    rows = [[(3, 40), (0, 20)], [(2, 200), (1, 300)], [(0, 1), (1, 1), (2, 1), (3, 1)]]
+    assert bench.steps(3) == rows
+
+
+def test_a_long_prompt_does_not_starve_a_later_one() -> None:
+    bench = Bench(n_batch=104, n_ubatch=100)
+    seated(bench, long=1000)
+    bench.steps(1)
+    seated(bench, short=90)
+    assert bench.steps(4) == [[(3, 100)], [(2, 90)], [(3, 100)], [(2, 1)]]
+
+
+def test_no_chunk_waits_longer_than_all_others_take_their_turn() -> None:
+    bench = Bench(n_batch=104, n_ubatch=100)
+    seated(bench, a=1000, b=1000, c=1000, d=1000)
+    served = [parts[0][0] for parts in bench.steps(8)]
+    assert sorted(served[:4]) == sorted(served[4:]) == [0, 1, 2, 3]
+
+
+def test_a_plan_that_failed_is_planned_again() -> None:
+    bench = Bench()
+    seated(bench, a=10)
+    assert bench.scheduler.plan() == bench.scheduler.plan()
+
+
+def test_idle_caches_are_purged_oldest_first() -> None:
+    bench = Bench(n_slots=3)
+    for name in "ab":
+        seated(bench, **{name: 10})
+        bench.steps(2)
+        bench.scheduler.cancel(name)
+    assert [len(slot.cached) for slot in bench.scheduler.slots] == [0, 11, 11]
+    assert bench.scheduler.purge_idle()
+    assert [len(slot.cached) for slot in bench.scheduler.slots] == [0, 11, 0]
+    assert bench.scheduler.purge_idle()
+    assert not bench.scheduler.purge_idle()
+
+
+def test_the_largest_generation() -> None:
+    bench = Bench()
+    seated(bench, a=10, b=300, c=20)
+    assert bench.scheduler.largest() == "b"
+
+
+@given(
+    prompts=st.lists(st.integers(1, 300), min_size=1, max_size=6),
+    n_ubatch=st.integers(1, 130),
+    n_batch=st.integers(1, 130),
+    n_slots=st.integers(1, 4),
+)
+def test_every_batch_keeps_the_rules(
+    prompts: list[int], n_ubatch: int, n_batch: int, n_slots: int
+) -> None:
+    bench = Bench(n_slots=n_slots, n_batch=n_batch, n_ubatch=n_ubatch)
+    left = {str(number): n for number, n in enumerate(prompts)}
+    seated(bench, **left)
+    for _ in range(sum(prompts) + 50):
+        bench.seat()
+        batch = bench.step()
+        if batch is None:
+            break
+        sizes = [len(part.ids) for part in batch.parts]
+        assert batch.n_rows <= max(n_slots, min(n_ubatch, n_batch))
+        assert batch.n_rows <= SMALL_ROWS or min(sizes) > SMALL_ROWS
+        assert len({part.slot for part in batch.parts}) == len(sizes)
+        _end_after(bench, n_tokens=3)
+    assert bench.scheduler.is_idle
+
+
+def _end_after(bench: Bench, *, n_tokens: int) -> None:
+    """Free the slots of generations that have so many tokens."""
+    for slot in bench.scheduler.slots:
+        if slot.work and len(slot.cached) >= len(slot.work.tokens) + n_tokens:
+            bench.scheduler.release(slot.id)
+
+
+@pytest.mark.parametrize(("n_batch", "n_ubatch", "chunk"), [(2048, 512, 512), (512, 512, 508)])
+def test_chunk_sizes(n_batch: int, n_ubatch: int, chunk: int) -> None:
+    bench = Bench(n_batch=n_batch, n_ubatch=n_ubatch)
+    bench.admit("a", need(range(chunk + 1)))
+    assert bench.seat()["a"][0].chunks == (chunk, 1)
