@@ -58,6 +58,12 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         check_call(__obj, args, kwargs)
         return super().call(__context, __obj, *args, **kwargs)
 
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Lists may change (some models' templates do so, llama.cpp lets them), nothing else may change."""
+        return (isinstance(obj, list) and attr in {"append", "pop"}) or super().is_safe_attribute(
+            obj, attr, value
+        )
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         step()
         check_binop(operator, left, right)

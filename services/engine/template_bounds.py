@@ -68,7 +68,7 @@ def step() -> None:
 def install(filters: dict[str, Any]) -> None:
     """Put the bounded filters in the place of Jinja's."""
     filters.update(tojson=to_json, join=_join, replace=_replace, format=_format)
-    filters.update(_counted=_counted, _concat=_concat)
+    filters.update(_counted=_counted, _concat=_concat, safe=str)
     filters.update({name: _sized(filters[name]) for name in _SIZED_FILTERS})
     filters.pop("random", None)
 
@@ -175,13 +175,17 @@ def to_json(
         indent=indent,
         separators=separators,
         sort_keys=sort_keys,
-        default=_undefined_as_null,
+        default=_json_value,
     )
 
 
-def _undefined_as_null(value: object) -> None:
-    if not isinstance(value, Undefined):
-        raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+def _json_value(value: Any) -> Any:
+    """Missing values are null, what filters like `map` give is a list."""
+    if isinstance(value, Undefined):
+        return None
+    if hasattr(value, "__next__"):
+        return list(_steps(value))
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
 def _sized(function: Callable[..., Any]) -> Callable[..., Any]:

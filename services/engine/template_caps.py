@@ -6,11 +6,12 @@ that note when they are read stand in the place of contents, tools and arguments
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import Template
 
 from services.engine.sandbox import ChatEnvironment, render_bounded
+from services.engine.template_bounds import to_json
 
 Render = Callable[[dict[str, Any]], str | None]
 _MARKER = "STRING_MARKER"
@@ -55,6 +56,25 @@ class NotedText(str):
         return super().__getitem__(key)
 
 
+class NotedWord(str):
+    """A word that notes whether it was compared or changed."""
+
+    is_read = False
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        self.is_read = True
+        return super().__eq__(other)
+
+    def __str__(self) -> str:
+        self.is_read = True
+        return super().__str__()
+
+    def lower(self) -> str:
+        self.is_read = True
+        return super().lower()
+
+
 class NotedList(list[Any]):
     """A list that notes whether its items were looked at."""
 
@@ -84,6 +104,10 @@ class NotedDict(dict[str, Any]):
         self.read.add(key)
         return super().get(key, default)
 
+    def __repr__(self) -> str:
+        self.read.update(self)
+        return super().__repr__()
+
     def items(self) -> Any:
         self.read.update(self)
         return super().items()
@@ -100,10 +124,19 @@ class ProbeEnvironment(ChatEnvironment):
         super().__init__()
         self.asked_for_string = False
         self.tests["string"] = self._is_string
+        self.filters["tojson"] = cast("Any", _noted_to_json)
 
     def _is_string(self, value: object) -> bool:
         self.asked_for_string = True
         return isinstance(value, str)
+
+
+def _noted_to_json(value: Any, *args: Any, **kwargs: Any) -> str:
+    """Writing a list as JSON is not going through its parts."""
+    text = to_json(value, *args, **kwargs)
+    if isinstance(value, NotedList):
+        value.is_iterated = False
+    return text
 
 
 def probe(source: str) -> Caps:
@@ -190,7 +223,7 @@ def _try_tools(render: Render, arguments: "str | dict[str, str]", *, n_calls: in
     rendered = render({"messages": _tool_chat(answer), "tools": [tool]})
     return _Tried(
         is_rendered=rendered is not None,
-        reads_tool="name" in function.read or (rendered is not None and "tool1" in rendered),
+        reads_tool="name" in function.read,
         reads_calls="tool_calls" in answer.read,
         reads_last_call="function" in calls[-1].read,
         reads_argument=isinstance(noted, NotedDict) and "arg" in noted.read,
@@ -223,10 +256,9 @@ def _keeps_reasoning(render: Render) -> bool:
 
 
 def _reads_effort(render: Render) -> bool:
-    """Whether the level changes what is rendered."""
+    level = NotedWord("EFFORT_MARKER")
     chat = {"messages": [_USER], "enable_thinking": True}
-    low, high = (render(chat | reasoning_effort(level)) for level in ("low", "EFFORT_MARKER"))
-    return low != high
+    return level in (render(chat | reasoning_effort(level)) or "") or level.is_read
 
 
 def preserve_reasoning(*, is_kept: bool) -> dict[str, bool]:

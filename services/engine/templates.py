@@ -8,8 +8,10 @@ names, llama.cpp's own renderings are used: they take roles and texts only.
 Rendering takes up to `template_bounds.MAX_RENDER_S`; call it from a worker thread. Thread-safe.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -30,7 +32,9 @@ CHATML = """\
 {{ '<|im_start|>assistant\\n' -}}
 {% endif %}
 """
-THINK_START, THINK_END = "<think>\n", "\n</think>\n\n"
+_THINK = re.compile(r"[<\[][^\s<>\[\]]*think[^\s<>\[\]]*[>\]]\s*$", re.IGNORECASE)
+_MAY_THINK = re.compile(r"[<|\[]\w*think", re.IGNORECASE)
+_THOUGHT, _SAID = "REASONING_MARKER", "CONTENT_MARKER"
 
 RenderNamed = Callable[[str, list[tuple[str, str]], bool], str | None]
 """llama.cpp's rendering: template, (role, text) pairs, opens_answer → prompt; None: unknown."""
@@ -101,9 +105,30 @@ class JinjaTemplate:
         variables.update(chat.kwargs)
         return variables | _reasoning_variables(variables)
 
+    @cached_property
+    def _think_tags(self) -> tuple[str, str] | None:
+        """What this template writes before and after thoughts, found by rendering some."""
+        asked = {"role": "user", "content": "?"}
+        answer = {"role": "assistant", "content": _SAID, "reasoning_content": _THOUGHT}
+        now = clock_of(0)
+        variables: JsonObject = {
+            "strftime_now": now,
+            "messages": [asked, answer],
+            "enable_thinking": True,
+        }
+        try:
+            text = render_bounded(self._template, variables)
+        except Exception:  # a template may fail in any way that Python can
+            text = ""
+        before, _, after = text.partition(_THOUGHT)
+        found = _THINK.search(before)
+        if found and _SAID in after:
+            return found.group(), after.partition(_SAID)[0]
+        return ("<think>", "</think>") if "<think>" in self.source else None
+
     @property
     def _thinks(self) -> bool:
-        return "enable_thinking" in self.source or "<think>" in self.source
+        return self._think_tags is not None or _MAY_THINK.search(self.source) is not None
 
     def _render(self, variables: JsonObject) -> str:
         try:
@@ -125,10 +150,10 @@ class JinjaTemplate:
     def _reopened(self, generation_prompt: str, answer: JsonObject, chat: ChatRequest) -> str:
         """The beginning of the answer, up to where the model goes on."""
         text = generation_prompt
-        if "<think>" in self.source:
-            text = text.partition("<think>")[0]
-            text += THINK_START + answer.get("reasoning_content", "")
-            text += "" if chat.continues_reasoning else THINK_END
+        if self._think_tags is not None:
+            start, end = self._think_tags
+            text = text.partition(start.strip())[0] + start + answer.get("reasoning_content", "")
+            text += "" if chat.continues_reasoning else end
         return text if chat.continues_reasoning else text + text_of(answer)
 
 
