@@ -13,6 +13,9 @@ from services.streams.tape import Tape
 
 log = logging.getLogger(__name__)
 
+CLOSE_S = 2.0
+"""Background work that the broker keeps waiting must not hold up the end of the process."""
+
 OnTape = Callable[[Tape], None]
 
 
@@ -87,19 +90,22 @@ class Hub:
                 yield reel.tape
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Run `work` in the background; `close` waits for it. What it raises is logged."""
+        """Run `work` in the background; `close` waits a moment for it. What it raises is logged."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
 
     async def close(self) -> None:
         """Stop following. Readers that wait for more are interrupted, so that their clients resume
-        elsewhere; background work is waited for."""
+        elsewhere; background work gets a moment to end."""
         for reel in list(self._reels.values()):
             reel.tape.interrupt(StreamBroken("this reader stops; resume the stream from another"))
             self._drop(reel)
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_S)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # The owner of its tapes.
 

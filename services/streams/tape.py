@@ -136,7 +136,8 @@ class Tape:
     def next_change(self) -> asyncio.Future[None]:
         """Done when something was added. Raises StreamBroken if nothing will ever be."""
         if self._error is not None:
-            raise self._error
+            # A new one for each reader: a shared one would gather the tracebacks of all.
+            raise StreamBroken(*self._error.args)
         future = asyncio.get_running_loop().create_future()
         self._waiters.append(future)
         return future

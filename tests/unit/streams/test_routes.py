@@ -1,10 +1,12 @@
 """The routes of resumable streams, over fakes."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.types import Message
 
 from schemas.tasks import ConversationEntry
 from services.edge.auth import install_auth, key_id
@@ -26,6 +28,12 @@ MINE = {"Authorization": "Bearer mine"}
 YOURS = {"Authorization": "Bearer yours"}
 
 
+async def turns(n: int = 50) -> None:
+    """Let everything that is ready run."""
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
 class Site:
     """The read side over fakes, with a client whose key is `mine`."""
 
@@ -34,7 +42,7 @@ class Site:
         self.hub = Hub(self.logs, StreamsSettings())
         self.conversations = Conversations(FakeKeys(), self.logs)
         ender = LogEnder(self.logs, self.logs)
-        app = FastAPI()
+        self.app = app = FastAPI()
         install_error_handlers(app)
         install_body_handlers(app)
         install_auth(app, KEYS)
@@ -133,6 +141,52 @@ async def test_a_generation_that_failed_before_it_began_answers_with_its_problem
     answer = await site.client.get("/v1/stream?conv_id=talk")
     assert answer.status_code == 400
     assert answer.json()["error"]["n_ctx"] == 256
+
+
+async def test_a_queued_generation_answers_once_it_starts(site: Site) -> None:
+    await site.begin(2)
+    asking = asyncio.create_task(site.client.get("/v1/stream?conv_id=talk"))
+    await turns()
+    tape = site.hub.peek(GENERATION_ID)
+    assert tape is not None
+    assert tape.n_readers == 1
+    assert not asking.done()
+    site.logs.write(GENERATION_ID, *CASE[2:])
+    assert (await asking).content == WHOLE
+    assert tape.n_readers == 0
+
+
+async def test_a_client_that_leaves_the_queue_lets_go_of_the_tape(site: Site) -> None:
+    await site.begin(2)
+    left = asyncio.Event()
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/v1/stream", "raw_path": b"/v1/stream"}
+    scope |= {"query_string": b"conv_id=talk", "headers": [(b"x-api-key", b"mine")]}
+    asking = asyncio.create_task(site.app(scope, receive, send))
+    await turns()
+    tape = site.hub.peek(GENERATION_ID)
+    assert tape is not None
+    assert tape.n_readers == 1
+    left.set()
+    await asking
+    assert tape.n_readers == 0
+    assert sent[0]["status"] == 499
+
+
+async def test_a_running_stream_shows_its_bytes_so_far(site: Site) -> None:
+    await site.begin(6)
+    with await site.hub.open(GENERATION_ID) as tape:
+        body = {"conversation_ids": ["talk"]}
+        (shown,) = (await site.client.post("/v1/streams/lookup", json=body)).json()
+        assert shown["total_bytes"] == tape.n_bytes > 0
 
 
 async def test_lookup_shows_what_is_asked_for_and_owned(site: Site) -> None:
