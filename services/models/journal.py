@@ -13,11 +13,12 @@ from services.logs import event
 from services.models.catalog import ModelSpec, Registered
 from services.models.errors import ModelsError
 from services.models.files import FileFacts, FileIdentity
-from services.models.lifecycle import Verdict
+from services.models.lifecycle import Reason, Verdict
 
 log = logging.getLogger(__name__)
 
 MAX_PENDING = 10_000
+HOLD_S = 3.0
 FIRST_RETRY_S = 0.1
 LAST_RETRY_S = 5.0
 
@@ -39,9 +40,32 @@ class Journal:
     def __init__(self, model_key: str) -> None:
         self._model_key = model_key
         self._pending: asyncio.Queue[tuple[Verdict, int]] = asyncio.Queue(MAX_PENDING)
+        self._held: tuple[Verdict, int] | None = None
+        self._holding: asyncio.TimerHandle | None = None
 
     def add(self, verdict: Verdict, at_ms: int) -> None:
-        """Remember to write `verdict`, decided at that Unix time. With too many waiting it is dropped."""
+        """Remember to write `verdict`, decided at that Unix time. With too many waiting it is dropped.
+
+        A lost engine is held back for HOLD_S: if the whole is stopped meanwhile, that was why it went.
+        """
+        if verdict.reason is Reason.STOPPED:
+            self._held = None
+        self._let_go()
+        if verdict.reason is Reason.ENGINE_LOST:
+            self._held = (verdict, at_ms)
+            self._holding = asyncio.get_running_loop().call_later(HOLD_S, self._let_go)
+        else:
+            self._put(verdict, at_ms)
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, None
+        if self._holding is not None:
+            self._holding.cancel()
+            self._holding = None
+        if held is not None:
+            self._put(*held)
+
+    def _put(self, verdict: Verdict, at_ms: int) -> None:
         try:
             self._pending.put_nowait((verdict, at_ms))
         except asyncio.QueueFull:
@@ -58,6 +82,7 @@ class Journal:
 
     async def flush(self, timeout_s: float) -> None:
         """Return when everything added is written, or after `timeout_s`."""
+        self._let_go()
         try:
             await asyncio.wait_for(self._pending.join(), timeout_s)
         except TimeoutError:

@@ -182,6 +182,21 @@ async def test_an_engine_that_vanishes_turns_clients_away_and_is_ordered_again(
     ]
 
 
+async def test_an_orderly_end_is_no_loss(
+    bus_settings: BusSettings, settings: ModelsSettings, engine: FakeEngine, gateway: Gateway
+) -> None:
+    """The launcher stops engines first, then this process."""
+    async with models_process(bus_settings, settings):
+        await engine.load()
+        await gateway.wait_for(LOADED)
+        await engine.vanish()
+        await gateway.wait_for(LOADING)
+    assert path_of(await history(settings))[1:] == [
+        (LOADED, "engine_loaded"),
+        (UNLOADED, "stopped"),
+    ]
+
+
 async def test_an_engine_that_falls_silent_expires(
     bus_settings: BusSettings, settings: ModelsSettings, engine: FakeEngine, gateway: Gateway
 ) -> None:

@@ -9,9 +9,12 @@ from services.models.catalog import ModelSpec, Registered
 from services.models.errors import DatabaseUnavailable
 from services.models.files import FileFacts, FileIdentity
 from services.models.journal import Journal
-from services.models.lifecycle import Verdict
+from services.models.lifecycle import Reason, Verdict
 
-LOADING, LOADED = Verdict(status="loading"), Verdict(status="loaded")
+LOADING = Verdict(status="loading", reason=Reason.ORDERED)
+LOADED = Verdict(status="loaded", reason=Reason.ENGINE_LOADED)
+LOST = Verdict(status="loading", reason=Reason.ENGINE_LOST)
+STOPPED = Verdict(status="unloaded", reason=Reason.STOPPED)
 
 
 class Records:
@@ -79,3 +82,42 @@ async def test_flushing_without_a_database_ends(caplog: pytest.LogCaptureFixture
     added.add(LOADING, 1)
     await added.flush(0.01)
     assert "history_unwritten" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("added", "written"),
+    [
+        ([LOADED, LOST, STOPPED], [LOADED, STOPPED]),
+        ([LOADED, LOST, LOADING], [LOADED, LOST, LOADING]),
+        ([LOADED, LOST], [LOADED, LOST]),
+        ([LOST, LOST], [LOST, LOST]),
+    ],
+    ids=["stopped", "restarted", "flushed", "twice"],
+)
+async def test_an_engine_that_goes_because_all_is_stopped_was_not_lost(
+    added: list[Verdict], written: list[Verdict]
+) -> None:
+    records, journal_ = Records(), Journal("key")
+    for at, verdict in enumerate(added):
+        journal_.add(verdict, at)
+    await run(journal_, records)
+    assert [verdict for _, verdict, _ in records.written] == written
+
+
+async def test_a_loss_is_written_though_nothing_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "HOLD_S", 0.001)
+    was_written = asyncio.Event()
+
+    class Telling(Records):
+        async def record(self, key: str, verdict: Verdict, at_ms: int) -> bool:
+            was_written.set()
+            return await super().record(key, verdict, at_ms)
+
+    records, journal_ = Telling(), Journal("key")
+    writing = asyncio.create_task(journal_.run(records))
+    journal_.add(LOST, 7)
+    async with asyncio.timeout(5):
+        await was_written.wait()
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+    assert [at for _, _, at in records.written] == [7]
