@@ -35,13 +35,14 @@ class CorsMiddleware:
 
 def _preflight(origin: str | None) -> Response:
     headers = {
+        "content-type": "text/html",
         "access-control-allow-credentials": "true",
         "access-control-allow-methods": METHODS,
         "access-control-allow-headers": "*",
     }
     if origin is not None:
         headers |= {"access-control-allow-origin": origin, "vary": "Origin"}
-    return Response(b"", media_type="text/html", headers=headers)
+    return Response(b"", headers=headers)
 
 
 def _reflecting(send: Send, origin: str) -> Send:

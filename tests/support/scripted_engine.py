@@ -246,11 +246,11 @@ class ScriptedEngine:
         options = body.get("stream_options") or {}
         params = Params(
             sampling=Sampling(n_probs=body.get("n_probs") or 0),
-            limits=Limits(n_predict=body.get("n_predict") or -1),
+            limits=Limits(n_predict=body.get("n_predict", body.get("max_tokens", -1))),
             output=Output(
                 stream=bool(body.get("stream")), include_usage=bool(options.get("include_usage"))
             ),
-            n_cmpl=body.get("n_cmpl") or 1,
+            n_cmpl=body.get("n_cmpl") or body.get("n") or 1,
         )
         return Prepared(
             prompts=(Prompt(ids=(1, 2, 3), text=self.script.prompt),),

@@ -1,4 +1,4 @@
-"""What all dialects have in common: aliases, nulls, and checks with messages for people."""
+"""What all dialects have in common: nulls, and checks with messages for people."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -7,12 +7,9 @@ from schemas.errors import RequestError
 
 JsonObject = dict[str, object]
 
-ALIASES = {
-    "n_predict": ("max_completion_tokens", "max_tokens"),
-    "n_cmpl": ("n",),
-    "n_probs": ("logprobs",),
-}
-"""Native name → the names that mean the same, the first one present wins (llama-server's order)."""
+FLAGS = ("stream", "cache_prompt", "return_tokens", "timings_per_token", "ignore_eos")
+NUMBERS = ("n_predict", "max_completion_tokens", "max_tokens", "n_cmpl", "n", "n_probs")
+"""Aliases stay what the client wrote: the engine knows them too, and its errors name them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,22 +25,12 @@ def without_nulls(body: JsonObject) -> JsonObject:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def with_native_names(body: JsonObject) -> JsonObject:
-    """A copy of `body` in which every alias has become its native name."""
-    native = dict(body)
-    for name, aliases in ALIASES.items():
-        found = [value for alias in aliases if (value := native.pop(alias, None)) is not None]
-        if found and name not in native:
-            native[name] = found[0]
-    return native
-
-
 def common_fields(body: JsonObject) -> JsonObject:
-    """A copy of `body` without nulls, under native names, with the fields of all dialects checked."""
-    native = with_native_names(without_nulls(body))
-    for name in ("stream", "cache_prompt", "return_tokens", "timings_per_token", "ignore_eos"):
+    """A copy of `body` without nulls, the fields of all dialects checked. Raises RequestError."""
+    native = without_nulls(body)
+    for name in FLAGS:
         optional_bool(native, name)
-    for name in ("n_predict", "n_cmpl", "n_probs"):
+    for name in NUMBERS:
         optional_number(native, name)
     options = optional_object(native, "stream_options")
     if options is not None:

@@ -6,6 +6,7 @@ from services.gateway.dialects.fields import (
     NativeRequest,
     common_fields,
     optional_bool,
+    optional_number,
     wrong_type,
 )
 
@@ -16,11 +17,14 @@ def translate(body: JsonObject) -> NativeRequest:
     """A completion under native names; `prompt` may be text, token ids, or a list of such.
 
     Raises RequestError for a missing prompt and for wrong types; what the prompt holds is checked
-    where the vocabulary is.
+    where the vocabulary is. `logprobs: true` asks for one, as in llama-server.
     """
     native = common_fields(body)
     if "prompt" not in native:
         raise RequestError.invalid("'prompt' is required", "prompt")
     if not isinstance(native["prompt"], str | list | dict):
         raise wrong_type("prompt", "a string, a list or an object")
+    if isinstance(logprobs := native.get("logprobs"), bool):
+        native["logprobs"] = int(logprobs)
+    optional_number(native, "logprobs")
     return NativeRequest(kind="completion", body=native, is_stream=optional_bool(native, "stream"))

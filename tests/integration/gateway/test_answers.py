@@ -63,7 +63,7 @@ async def test_what_the_log_remembers(bus: Bus, engine: ScriptedEngine, gateway:
     assert requested.deadline_at_ms - requested.created_at_ms == 3_600_000
     assert response.json()["model"] == "tiny"
     prepare = engine.prepares[-1]
-    assert json.loads(prepare.body)["n_predict"] == 7
+    assert json.loads(prepare.body)["max_tokens"] == 7
     assert prepare.created_at_ms == requested.created_at_ms
 
 

@@ -28,29 +28,10 @@ def refusal(call: Any, **fields: object) -> str:
 
 
 @pytest.mark.parametrize("call", [chat, completion])
-@pytest.mark.parametrize(
-    ("fields", "n_predict"),
-    [
-        ({"max_tokens": 3}, 3),
-        ({"max_completion_tokens": 4, "max_tokens": 3}, 4),
-        ({"max_completion_tokens": None, "max_tokens": 3}, 3),
-        ({"n_predict": 5, "max_completion_tokens": 4, "max_tokens": 3}, 5),
-        ({"n_predict": 0, "max_tokens": 3}, 0),
-        ({"max_tokens": None}, None),
-    ],
-)
-def test_the_token_limit_has_three_names(call: Any, fields: Any, n_predict: int | None) -> None:
-    body = call(**fields)
-    assert body.get("n_predict") == n_predict
-    assert "max_tokens" not in body
-    assert "max_completion_tokens" not in body
-
-
-@pytest.mark.parametrize("call", [chat, completion])
 def test_null_is_absent_and_unknown_fields_go_through(call: Any) -> None:
     body = call(temperature=None, top_k=3, stop="x", n=2, user="u")
     assert "temperature" not in body
-    assert (body["top_k"], body["stop"], body["n_cmpl"], body["user"]) == (3, ["x"], 2, "u")
+    assert (body["top_k"], body["stop"], body["n"], body["user"]) == (3, ["x"], 2, "u")
 
 
 @pytest.mark.parametrize("call", [chat, completion])
@@ -71,8 +52,8 @@ def test_null_is_absent_and_unknown_fields_go_through(call: Any) -> None:
     ],
 )
 def test_wrong_types_are_refused_by_name(call: Any, fields: dict[str, object]) -> None:
-    message = refusal(call, **fields)
-    assert any(name in message for name in (*fields, "n_predict", "n_cmpl"))
+    (name,) = fields
+    assert name in refusal(call, **fields)
 
 
 def test_chat_streams_only_when_asked() -> None:
@@ -108,9 +89,10 @@ def test_chat_log_probabilities_that_make_no_sense() -> None:
 
 
 def test_completion_logprobs_is_a_number() -> None:
-    body = openai_completion.translate({"prompt": "x", "logprobs": 5}).body
-    assert body["n_probs"] == 5
-    assert "logprobs" not in body
+    for logprobs, n_probs in ((5, 5), (0, 0), (True, 1), (False, 0)):
+        body = openai_completion.translate({"prompt": "x", "logprobs": logprobs}).body
+        assert body["logprobs"] == n_probs
+    assert "logprobs" in refusal(completion, logprobs="5")
 
 
 def test_openai_fields_that_llama_server_ignores() -> None:
