@@ -33,7 +33,7 @@ from services.engine.templates import Rendered, Templates
 
 INLINE_BYTES = 2048
 """Inputs up to this are handled on the event-loop thread."""
-HEAVY_BYTES = 64 * 1024
+HEAVY_BYTES = 32 * 1024
 """Inputs above this get their own worker thread, so that small ones do not queue behind them."""
 N_LIGHT_THREADS = 2
 
@@ -58,7 +58,11 @@ class Preparer:
         self._templates = templates
         self._n_ctx = n_ctx
         self._prompts = PromptReader(vocabulary, n_ctx)
-        _ = vocabulary.eog, vocabulary.longest_piece_bytes  # 0.1 s now, not in the first request
+        _ = (
+            vocabulary.eog,
+            vocabulary.markers,
+            vocabulary.longest_piece_bytes,
+        )  # 0.1 s now, not in the first request
         self._light = ThreadPoolExecutor(N_LIGHT_THREADS, thread_name_prefix="prepare")
         self._heavy = ThreadPoolExecutor(1, thread_name_prefix="prepare-large")
 

@@ -8,18 +8,16 @@ from typing import Any, Protocol, cast
 from schemas.errors import EXCEED_CONTEXT_SIZE, Problem, RequestError
 from schemas.events import Prompt
 
-SENTENCE_PIECE = 1
-"""llama.cpp's vocabulary type whose tokenizer takes quadratic time in the worst case."""
-EXACT_BYTES = {SENTENCE_PIECE: 32 * 1024}
-EXACT_BYTES_ELSE = 2 * 1024 * 1024
-"""Texts up to this are counted exactly, even those that cannot fit."""
+EXACT_BYTES = 32 * 1024
+"""Texts up to this are counted exactly, even those that cannot fit: the tokenizer's time grows with
+the square of the number of control tokens, and of characters that a vocabulary lacks."""
 
 
 class PromptVocabulary(Protocol):
     @property
     def n_vocab(self) -> int: ...
     @property
-    def vocab_type(self) -> int: ...
+    def markers(self) -> tuple[str, ...]: ...
     @property
     def longest_piece_bytes(self) -> int: ...
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]: ...
@@ -78,10 +76,12 @@ class PromptReader:
         return self._vocabulary.tokenize(text, add_special=is_first, parse_special=True)
 
     def _refuse_hopeless(self, text: str) -> None:
-        """A text that cannot fit is refused by its size alone, where counting would take seconds."""
-        at_least = len(text) // self._vocabulary.longest_piece_bytes
-        exact = EXACT_BYTES.get(self._vocabulary.vocab_type, EXACT_BYTES_ELSE)
-        if len(text) > exact and at_least >= self._n_ctx:
+        """A text that cannot fit is refused by what it must have, where counting would take seconds."""
+        if len(text) <= EXACT_BYTES:
+            return
+        n_markers = sum(text.count(name) for name in self._vocabulary.markers)
+        at_least = max(n_markers, len(text) // self._vocabulary.longest_piece_bytes)
+        if at_least >= self._n_ctx:
             raise _too_long(at_least, self._n_ctx, "at least ")
 
     def _prompt(self, ids: tuple[int, ...]) -> Prompt:

@@ -95,6 +95,19 @@ class Vocabulary:
         ids = range(self.n_vocab)
         return tuple(i for i in ids if lib.llama_vocab_is_eog(self._vocab, i))
 
+    @cached_property
+    def _markers(self) -> tuple[str, ...]:
+        ids = {token for token in (self.bos, self.eos, self.eot, *self._eog) if token is not None}
+        control = (token for token in ids if lib.llama_vocab_is_control(self._vocab, token))
+        return tuple(
+            filter(None, (self.piece(token).decode("utf-8", "replace") for token in control))
+        )
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Names of the control tokens that begin and end turns: each in a text is a token of its own."""
+        return self._markers
+
     @property
     def longest_piece_bytes(self) -> int:
         """No token stands for more bytes than this: `bytes / longest` bounds a text's tokens."""
