@@ -32,7 +32,6 @@ class ServedModel:
         self._settings = settings
         self._watch: Watch | None = None
         self._describing: asyncio.Task[None] | None = None
-        self._described_at_s = 0
         self.status: ModelStatus | None = None
         self.description: ModelDescription | None = None
 
@@ -56,7 +55,7 @@ class ServedModel:
     @property
     def is_loaded(self) -> bool:
         """Whether the model serves right now."""
-        return self.was_loaded and self.status is not None and self.status.status in SERVING
+        return self.was_loaded and self._serves
 
     def loaded(self) -> ModelDescription:
         """The description. Raises RequestError (503) before the first load."""
@@ -72,30 +71,29 @@ class ServedModel:
 
     def _on_status(self, _key: str, value: bytes | None) -> None:
         try:
-            self.status = None if value is None else codec.decode(value, ModelStatus)
+            status = None if value is None else codec.decode(value, ModelStatus)
         except SchemaError:
             log.exception("action=model_status_unreadable model=%s", self._settings.model_key)
             return
-        if self.status is not None and self.status.status in SERVING:
-            self._describe_later(self.status.changed_at_s)
-
-    def _describe_later(self, loaded_at_s: int) -> None:
-        is_known = self.description is not None and self._described_at_s == loaded_at_s
-        if is_known or (self._describing is not None and not self._describing.done()):
+        if status == self.status and self.was_loaded:
             return
-        self._describing = asyncio.create_task(self._describe())
+        self.status = status
+        if self._serves and (self._describing is None or self._describing.done()):
+            self._describing = asyncio.create_task(self._describe())
+
+    @property
+    def _serves(self) -> bool:
+        return self.status is not None and self.status.status in SERVING
 
     async def _describe(self) -> None:
         """Ask the engines until one answers, or until the model does not serve any more."""
         subject = subjects.engine_rpc(self._settings.model_key)
-        while self.status is not None and self.status.status in SERVING:
-            asked_at_s = self.status.changed_at_s
+        asked: ModelStatus | None = None
+        while self._serves and asked != self.status:
+            asked = self.status
             try:
-                found = await ask(self._bus, subject, DescribeModel(), ModelDescription)
+                self.description = await ask(self._bus, subject, DescribeModel(), ModelDescription)
             except (BusError, RequestError, SchemaError) as error:
                 log.info("action=describe_retry model=%s error=%r", self._settings.model_key, error)
+                asked = None
                 await asyncio.sleep(DESCRIBE_RETRY_S)
-                continue
-            self.description, self._described_at_s = found, asked_at_s
-            if asked_at_s == self.status.changed_at_s:
-                return
