@@ -31,11 +31,13 @@ from tests.support import events
 
 SETTINGS = StreamsSettings(silence_s=0.3, api_keys=())
 N_TOKENS = 200
+NEVER_MS = 2**52
 
 
 def resumable(generation_id: str, conversation: str = "talk", **changes: object) -> Event:
     params = Params(output=Output(stream=True, include_usage=True))
-    return events.requested(generation_id, params=params, conversation=conversation, **changes)
+    fields: dict[str, object] = {"params": params, "deadline_at_ms": NEVER_MS, **changes}
+    return events.requested(generation_id, conversation=conversation, **fields)
 
 
 def finish(n_tokens: int) -> tuple[Event, Event]:
