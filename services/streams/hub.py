@@ -55,17 +55,16 @@ class Hub:
     async def open(
         self, generation_id: str, *, is_new: bool = False, requested: Requested | None = None
     ) -> Tape:
-        """The tape of a generation, with all that was stored when this was called.
+        """The tape of a generation, as soon as its first event is known; history goes on arriving.
 
         The caller holds it: `release` it, or use it as a context manager. is_new: its log is still
-        empty; `requested` is then what will open it. Raises StreamNotFound, BusUnavailable,
-        UnknownProjection.
+        empty, and from now on followed; `requested` is then what will open it. Raises
+        StreamNotFound, BusUnavailable, UnknownProjection.
         """
         reel = self._reels.get(generation_id) or self._thread(generation_id, is_new, requested)
-        assert reel.starting is not None
         reel.tape.retain()
         try:
-            await asyncio.shield(reel.starting)
+            await _until_known(reel, is_new=is_new)
             if reel.tape.requested is None and not reel.tape.is_broken:
                 raise StreamNotFound(f"there is no generation {generation_id}")
         except BaseException:
@@ -101,6 +100,8 @@ class Hub:
         for reel in list(self._reels.values()):
             reel.tape.interrupt(StreamBroken("this reader stops; resume the stream from another"))
             self._drop(reel)
+            if reel.starting is not None:
+                reel.starting.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_S)
         for task in list(self._tasks):
@@ -148,6 +149,7 @@ class Hub:
         try:
             await reel.followed.start(is_new=is_new)
         except BaseException:
+            reel.tape.interrupt(StreamBroken("its log cannot be read now; resume the stream"))
             self._drop(reel)
             raise
         if reel.tape.requested is not None:
@@ -177,3 +179,17 @@ class Hub:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("action=background_work_failed", exc_info=error)
+
+
+async def _until_known(reel: _Reel, *, is_new: bool) -> None:
+    """Until the first event was read, or all was and it is not there; a new log's until it is
+    followed. Raises what following raises."""
+    starting = reel.starting
+    assert starting is not None
+    while not starting.done() and (is_new or reel.tape.requested is None):
+        waited = (starting,) if is_new else (starting, reel.tape.next_change())
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    if starting.cancelled():
+        raise StreamBroken("this reader stops")
+    if starting.done():
+        starting.result()

@@ -6,9 +6,11 @@ import pytest
 
 from schemas.events import Tokens
 from services.bus.errors import BusUnavailable
+from services.bus.log import Entry
 from services.streams.config import StreamsSettings
 from services.streams.errors import StreamBroken, StreamNotFound
 from services.streams.hub import Hub
+from services.streams.logs import OnEntry
 from services.streams.tape import Tape
 from tests.golden.cases import CASES, GENERATION_ID
 from tests.golden.write import tape_of
@@ -190,3 +192,78 @@ async def test_background_work_that_fails_is_logged(
     hub.spawn(work())
     await hub.close()
     assert "disk on fire" in caplog.text
+
+
+class SlowLog:
+    """Delivers its first entry at once, the rest of its history when told to."""
+
+    def __init__(self, logs: "SlowLogs", on_entry: OnEntry) -> None:
+        self._logs = logs
+        self._on_entry = on_entry
+
+    async def start(self, *, is_new: bool = False) -> None:
+        if self._logs.n_at_once:
+            self._on_entry(Entry(1, 0, (CASE[0],)))
+        await self._logs.may_go_on.wait()
+        if self._logs.error is not None:
+            raise self._logs.error
+        self._on_entry(Entry(2, 1, tuple(CASE[1:])))
+
+    async def stop(self) -> None:
+        pass
+
+
+class SlowLogs(FakeLogs):
+    def __init__(self, n_at_once: int = 1) -> None:
+        super().__init__()
+        self.n_at_once = n_at_once
+        self.may_go_on = asyncio.Event()
+
+    def follow(self, generation_id: str, on_entry: OnEntry) -> SlowLog:  # type: ignore[override]
+        return SlowLog(self, on_entry)
+
+
+async def test_a_tape_opens_before_all_history_is_there() -> None:
+    logs = SlowLogs()
+    hub = hub_of(logs)
+    with await hub.open(ID) as tape:
+        assert not tape.is_started
+        reader = tape.read()
+        logs.may_go_on.set()
+        assert b"".join([chunk async for chunk in reader]) == WHOLE
+    await hub.close()
+
+
+async def test_a_history_that_breaks_off_interrupts_its_readers() -> None:
+    logs = SlowLogs()
+    hub = hub_of(logs)
+    tape = await hub.open(ID)
+    reader = tape.read()
+    tape.release()
+    logs.error = BusUnavailable("away")
+    logs.may_go_on.set()
+    with pytest.raises(StreamBroken):
+        await anext(reader)
+    assert hub.n_tapes == 0
+    await hub.close()
+
+
+@pytest.mark.parametrize("n_at_once", [0, 1])
+async def test_closing_does_not_wait_for_history(n_at_once: int) -> None:
+    hub = hub_of(SlowLogs(n_at_once))
+    reading = asyncio.create_task(read(hub))
+    await turns()
+    await hub.close()
+    with pytest.raises(StreamBroken):
+        await reading
+
+
+async def test_a_new_log_is_open_when_it_is_followed() -> None:
+    logs = SlowLogs(0)
+    hub = hub_of(logs)
+    opening = asyncio.create_task(hub.open(ID, is_new=True, requested=CASE[0]))  # type: ignore[arg-type]
+    await turns()
+    assert not opening.done()
+    logs.may_go_on.set()
+    (await opening).release()
+    await hub.close()
