@@ -1,7 +1,8 @@
 """The resolved parameters of one generation, under llama-server's names.
 
 `prepare` fills every field from the request, the engine's flags and the model; nothing downstream
-knows a default. `seed` is the requested one; the concrete seed of each choice stands in `started`.
+knows a default. The defaults below are part of the wire form, since they are not sent: changing one
+would change what old logs say. `seed` is the requested one; the concrete seed of each choice stands in `started`.
 """
 
 from schemas.struct import Message
@@ -50,7 +51,7 @@ class Sampling(Message, frozen=True, kw_only=True):
     dry_multiplier: float = 0.0
     dry_base: float = 1.75
     dry_allowed_length: int = 2
-    dry_penalty_last_n: int = 0
+    dry_penalty_last_n: int = 64
     dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
     mirostat: int = 0
     mirostat_tau: float = 5.0

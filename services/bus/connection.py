@@ -23,6 +23,7 @@ RECONNECT_WAIT_S = 0.1
 PING_INTERVAL_S = 10
 PENDING_BYTES = 8 * 1024 * 1024
 API_TIMEOUT_S = 5.0
+HEADER_RESERVE_BYTES = 4096
 
 T = TypeVar("T")
 
@@ -49,6 +50,11 @@ class Bus:
     def is_connected(self) -> bool:
         return self.nc.is_connected
 
+    @property
+    def max_message_bytes(self) -> int:
+        """What one message may hold. Headers count too: over the limit the server hangs up for good."""
+        return self.nc.max_payload - HEADER_RESERVE_BYTES
+
     def on_reconnect(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every reconnect; returns what forgets it again."""
         return _register(self._on_reconnect, callback)
@@ -63,7 +69,8 @@ class Bus:
             return
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self.nc.flush(), 1.0)
-        await self.nc.close()
+        with contextlib.suppress(OSError, nats.errors.Error):  # the broker may be gone
+            await self.nc.close()
 
     async def flush(self) -> None:
         """Return when the broker has seen everything sent so far. Raises BusUnavailable."""

@@ -23,7 +23,6 @@ from services.bus.errors import (
     StoreFull,
 )
 
-HEADER_RESERVE_BYTES = 4096
 WRONG_LAST_SEQUENCE = (10071, 10164)
 STORE_FULL = (10077, 10023)
 RETRY_WAIT_S = 0.2
@@ -60,7 +59,7 @@ class LogWriter:
         if state.is_closed:
             raise LogClosed(f"generation {generation_id} has ended")
         data = encode_entry(events)
-        if len(data) > self._bus.nc.max_payload - HEADER_RESERVE_BYTES:
+        if len(data) > self._bus.max_message_bytes:
             raise MessageTooLarge(f"an entry of {len(data)} bytes")
         seq = await self._store(generation_id, state.last_seq, data)
         return apply_entry(state, seq, events)

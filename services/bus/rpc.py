@@ -14,7 +14,7 @@ from schemas.errors import SERVER, Problem, RequestError, SchemaError
 from schemas.rpc import Refusal
 from schemas.struct import Message
 from services.bus.connection import Bus
-from services.bus.errors import BusUnavailable, NoResponder, RpcTimeout
+from services.bus.errors import BusUnavailable, MessageTooLarge, NoResponder, RpcTimeout
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +27,13 @@ async def ask(
     """Send a question and return the answer.
 
     Raises RequestError for a Refusal, NoResponder when nobody listens, RpcTimeout when the answer is
-    late, BusUnavailable when the broker is away.
+    late, MessageTooLarge for a question over the broker's limit, BusUnavailable when it is away.
     """
+    data = codec.encode(question)
+    if len(data) > bus.max_message_bytes:
+        raise MessageTooLarge(f"a question of {len(data)} bytes")
     try:
-        reply = await bus.nc.request(subject, codec.encode(question), timeout=timeout_s)
+        reply = await bus.nc.request(subject, data, timeout=timeout_s)
     except nats.errors.NoRespondersError as error:
         raise NoResponder(f"nobody serves {subject}") from error
     except (TimeoutError, nats.errors.TimeoutError) as error:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BROKER_TIMEOUT_S = 30.0
+PATIENCE_S = 5.0
+"""How long a request waits for a broker that is away before it is answered with 503."""
 
 Part = Callable[[Bus, Values], AbstractAsyncContextManager[None]]
 
@@ -84,7 +86,7 @@ async def _gateway(bus: Bus, values: Values) -> AsyncGenerator[None]:
 
     gateway = settings.gateway_settings(values)
     hub = create_hub(bus, settings.streams_settings(values))
-    conversations, writer = create_conversations(bus), LogWriter(bus)
+    conversations, writer = create_conversations(bus), LogWriter(bus, patience_s=PATIENCE_S)
     app = create_app(bus, gateway, hub, conversations, writer)
     app.include_router(create_router(hub, conversations, writer))
     async with _serving(app, gateway.host, gateway.port):
