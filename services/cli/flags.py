@@ -104,7 +104,7 @@ FLAGS: tuple[Flag, ...] = (
     _flag("-np --parallel", "LLAMA_ARG_N_PARALLEL", "int", -1, ENGINE, "slots, that is requests decoded at once, -1 chooses", low=-1, high=256),
     _flag("-b --batch-size", "LLAMA_ARG_BATCH", "int", 2048, ENGINE, "tokens in one decode call at most", low=1, high=_I32),
     _flag("-ub --ubatch-size", "LLAMA_ARG_UBATCH", "int", 512, ENGINE, "tokens in one graph at most", low=1, high=_I32),
-    _flag("-t --threads", "LLAMA_ARG_THREADS", "int", None, ENGINE, "threads that decode, 0 or less for all cores (default: half of them)", low=-_I32, high=1024),
+    _flag("-t --threads", "LLAMA_ARG_THREADS", "int", None, ENGINE, "threads that decode, 0 or less for all logical cores (default: one per physical core)", low=-_I32, high=1024),
     _flag("-tb --threads-batch", "LLAMATAPE_THREADS_BATCH", "int", None, ENGINE, "threads that prefill (default: as --threads)", low=-_I32, high=1024),
     _flag("--warmup --no-warmup", "LLAMATAPE_WARMUP", "bool", True, ENGINE, "decode once before the first request"),
     _flag("--jinja --no-jinja", "LLAMA_ARG_JINJA", "bool", True, ENGINE, "render chat templates with Jinja"),

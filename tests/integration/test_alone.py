@@ -32,6 +32,7 @@ class Fleet:
             "LLAMATAPE_LEASE_S": "1",
             "LLAMA_ARG_MODEL": str(MODEL),
             "LLAMA_ARG_CTX_SIZE": "1024",
+            "LLAMA_ARG_THREADS": "1",
         }
         self.sessions: list[Session] = []
 
@@ -83,7 +84,9 @@ def test_one_gateway_replays_what_another_streamed(fleet: Fleet) -> None:
             replayed = client.get("/v1/stream", params={"conv_id": "shared", "from": 10})
             assert replayed.content == answer.content[10:]
         engines[0].process.kill()
-        assert second.post("/v1/chat/completions", json=CHAT).status_code == 200
+        engines[0].process.wait()
+        answer = second.post("/v1/chat/completions", json=CHAT)
+        assert answer.status_code == 200, answer.text
     for session in fleet.sessions:
         if session is not engines[0]:
             assert session.stop() == 0, session.stderr

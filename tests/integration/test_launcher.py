@@ -26,7 +26,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def begin(*flags: str) -> Session:
         line = [sys.executable, "-P", "-m", "services.cli", "serve", "-m", str(MODEL)]
-        line += ["--data-dir", str(tmp_path / "data"), "--port", "0", "-c", "2048", *flags]
+        line += ["--data-dir", str(tmp_path / "data"), "--port", "0", "-c", "2048"]
+        line += ["-t", "1", *flags]  # two threads wait for one another on a busy machine
         sessions.append(Session(line, folder=tmp_path, env={"PYTHONPATH": str(ROOT)}))
         return sessions[-1]
 
