@@ -18,10 +18,12 @@ from jinja2 import Environment, Undefined, pass_environment
 from jinja2.exceptions import SecurityError
 from jinja2.filters import make_attrgetter  # pyright: ignore[reportUnknownVariableType]
 
-MAX_STEPS = 2_000_000
-MAX_CHARS = 64 * 1024 * 1024
-MAX_ITEMS = 2_000_000
-MAX_RENDER_S = 10.0
+MAX_STEPS = 1_000_000
+MAX_CHARS = 16 * 1024 * 1024
+MAX_ITEMS = 1_000_000
+MAX_RENDER_S = 5.0
+MAX_BITS = 4096
+"""Of a whole number."""
 MAX_WIDTH = 100_000
 """Of padding and indentation, in characters."""
 MAX_JSON_INDENT = 32
@@ -51,7 +53,10 @@ _budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 @contextmanager
 def budget() -> Generator[None]:
-    """What this thread renders inside draws on one new budget."""
+    """What this thread renders inside draws on one budget, that of an outer block if there is one."""
+    if _budget.get() is not None:
+        yield
+        return
     token = _budget.set(Budget())
     try:
         yield
@@ -122,7 +127,7 @@ def _check_product(left: Any, right: Any) -> None:
             check_chars(len(value) * times if isinstance(value, str) else 0)
             _check_items(_items(value) * times)
     if isinstance(left, int) and isinstance(right, int):
-        check_chars(left.bit_length() + right.bit_length())
+        _check_bits(left.bit_length() + right.bit_length())
 
 
 def _items(value: object) -> int:
@@ -132,6 +137,11 @@ def _items(value: object) -> int:
 def _check_items(n: int) -> None:
     if n > MAX_ITEMS:
         raise SecurityError("it builds a list that is too long")
+
+
+def _check_bits(n: int) -> None:
+    if n > MAX_BITS:
+        raise SecurityError("it computes a number that is too large")
 
 
 def _check_widths(values: Iterable[Any]) -> None:

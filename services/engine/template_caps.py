@@ -11,7 +11,7 @@ from typing import Any, cast
 from jinja2 import Template
 
 from services.engine.sandbox import ChatEnvironment, render_bounded
-from services.engine.template_bounds import to_json
+from services.engine.template_bounds import budget, to_json
 
 Render = Callable[[dict[str, Any]], str | None]
 _MARKER = "STRING_MARKER"
@@ -140,9 +140,17 @@ def _noted_to_json(value: Any, *args: Any, **kwargs: Any) -> str:
 
 
 def probe(source: str) -> Caps:
-    """The capabilities of a template. Raises what Jinja raises for source that does not parse."""
+    """The capabilities of a template. Takes up to `MAX_RENDER_S` for a bad one.
+
+    Raises what Jinja raises for source that does not parse.
+    """
     environment = ProbeEnvironment()
     render = _renderer(environment.from_string(source))
+    with budget():
+        return _probed(environment, render)
+
+
+def _probed(environment: ProbeEnvironment, render: Render) -> Caps:
     caps = _content_caps(Caps(), environment, render)
     caps = replace(caps, supports_system_role=_reads_system(render))
     caps = _tool_caps(caps, render)

@@ -22,6 +22,7 @@ from services.engine.chat_request import ChatRequest, read_chat
 from services.engine.errors import TemplateUnusable
 from services.engine.messages import JsonObject, for_template, text_of
 from services.engine.sandbox import ChatEnvironment, clock_of, render_bounded
+from services.engine.template_bounds import budget
 from services.engine.template_caps import Caps, preserve_reasoning, probe, reasoning_effort
 
 CHATML = """\
@@ -77,8 +78,9 @@ class JinjaTemplate:
         turns, answer = chat.turns_and_answer()
         messages = for_template(turns, self.caps, keeps_developer="<|channel|>" in self.source)
         variables = self._variables(chat, created_at_ms) | {"messages": messages}
-        closed = self._render(variables)
-        opened = self._render(variables | {"add_generation_prompt": True})
+        with budget():
+            closed = self._render(variables)
+            opened = self._render(variables | {"add_generation_prompt": True})
         generation_prompt = opened[_common_prefix(closed, opened) :]
         if answer is not None:
             generation_prompt = self._reopened(generation_prompt, answer, chat)

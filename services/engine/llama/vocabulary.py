@@ -20,7 +20,6 @@ from services.engine.llama.library import LOG, lib
 NO_TOKEN = -1
 _INT32_MAX = 2**31 - 1
 _PIECE_BYTES = 256
-_VALUE_BYTES = 1 << 16
 
 
 def to_utf8(text: str) -> bytes:
@@ -186,25 +185,6 @@ class Vocabulary:
 
     # ---- the model
 
-    @cached_property
-    def metadata(self) -> dict[str, str]:
-        """The GGUF's scalar values as text, as llama.cpp reads them."""
-        count = lib.llama_model_meta_count(self._model)
-        return {
-            self._meta(lib.llama_model_meta_key_by_index, i): self._meta(
-                lib.llama_model_meta_val_str_by_index, i
-            )
-            for i in range(count)
-        }
-
-    def _meta(self, read, index: int) -> str:
-        buffer = ctypes.create_string_buffer(_VALUE_BYTES)
-        n = read(self._model, index, buffer, len(buffer))
-        if n >= len(buffer):
-            buffer = ctypes.create_string_buffer(n + 1)
-            read(self._model, index, buffer, len(buffer))
-        return buffer.value.decode("utf-8", "replace")
-
     @property
     def n_params(self) -> int:
         return lib.llama_model_n_params(self._model)
@@ -213,13 +193,6 @@ class Vocabulary:
     def n_bytes(self) -> int:
         """Of all tensors."""
         return lib.llama_model_size(self._model)
-
-    @cached_property
-    def chat_templates(self) -> dict[str, str]:
-        """The model's chat templates by name: "" (the default) and perhaps "tool_use"."""
-        key = "tokenizer.chat_template"
-        found = {"": self.metadata.get(key), "tool_use": self.metadata.get(f"{key}.tool_use")}
-        return {name: text for name, text in found.items() if text}
 
 
 def ftype_name(file_type: int) -> str:
