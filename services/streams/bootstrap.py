@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from fastapi import APIRouter, FastAPI
+from starlette.requests import Request
 from starlette.responses import Response
 
 from schemas import subjects
@@ -64,10 +65,10 @@ def create_app(bus: Bus, settings: StreamsSettings) -> FastAPI:
     install_body_handlers(app)
     app.include_router(create_router(hub, create_conversations(bus), LogWriter(bus)))
     for path in ("/health", "/v1/health"):
-        app.add_api_route(path, _health, methods=["GET"])
+        app.router.add_route(path, _health, methods=["GET"])
     install_auth(app, settings.api_keys)
     return app
 
 
-async def _health() -> Response:
+async def _health(_request: Request) -> Response:
     return Response(b'{"status":"ok"}', media_type=JSON_TYPE)

@@ -21,7 +21,7 @@ from services.edge.errors import JSON_TYPE, problem_response
 from services.edge.sse import SseResponse
 from services.streams.conversations import Conversations
 from services.streams.ending import WRITER, LogEnder
-from services.streams.errors import StreamNotFound
+from services.streams.errors import StreamNotFound, StreamsError
 from services.streams.hub import Hub
 from services.streams.tape import TapeReader
 
@@ -39,9 +39,9 @@ class StreamRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter()
-        router.add_api_route("/v1/stream", self.replay, methods=["GET"])
-        router.add_api_route("/v1/stream", self.delete, methods=["DELETE"])
-        router.add_api_route("/v1/streams/lookup", self.lookup, methods=["POST"])
+        router.add_route("/v1/stream", self.replay, methods=["GET"])
+        router.add_route("/v1/stream", self.delete, methods=["DELETE"])
+        router.add_route("/v1/streams/lookup", self.lookup, methods=["POST"])
         return router
 
     async def replay(self, request: Request) -> Response:
@@ -77,16 +77,17 @@ class StreamRoutes:
         self, entry: ConversationEntry, from_byte: int, after_frame: int, request: Request
     ) -> TapeReader | Response:
         try:
-            tape = await self._hub.open(entry.generation_id)
+            with await self._hub.open(entry.generation_id) as tape:
+                if not tape.is_started:
+                    await unless_gone(request, tape.wait_started())
+                problem = tape.projection.failed_before_start
+                if problem is not None:
+                    return problem_response(problem)
+                return tape.read(from_byte, after_frame)
         except StreamNotFound as error:
             raise _not_found() from error
-        with tape:
-            if not tape.is_started:
-                await unless_gone(request, tape.wait_started())
-            problem = tape.projection.failed_before_start
-            return (
-                tape.read(from_byte, after_frame) if problem is None else problem_response(problem)
-            )
+        except StreamsError as error:
+            raise RequestError.unavailable(f"The stream cannot be read now: {error}") from error
 
     def _view(self, entry: ConversationEntry) -> dict[str, object]:
         tape = None if entry.is_done else self._hub.peek(entry.generation_id)

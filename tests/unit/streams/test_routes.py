@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
+import msgspec
 import pytest
 from fastapi import FastAPI
 from starlette.types import Message
@@ -187,6 +188,15 @@ async def test_a_running_stream_shows_its_bytes_so_far(site: Site) -> None:
         body = {"conversation_ids": ["talk"]}
         (shown,) = (await site.client.post("/v1/streams/lookup", json=body)).json()
         assert shown["total_bytes"] == tape.n_bytes > 0
+
+
+async def test_a_log_of_a_newer_build_is_unavailable_here(site: Site) -> None:
+    await site.begin(0)
+    newer = msgspec.structs.replace(CASE[0], render=99)
+    site.logs.write(GENERATION_ID, newer, *CASE[1:])
+    answer = await site.client.get("/v1/stream?conv_id=talk")
+    assert answer.status_code == 503
+    assert "in version 99" in answer.json()["error"]["message"]
 
 
 async def test_lookup_shows_what_is_asked_for_and_owned(site: Site) -> None:
