@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import AsyncGenerator, Generator
 from typing import TYPE_CHECKING
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_S = 75
 SHUTDOWN_S = 1
+
+
+class Interrupted(logging.Filter):
+    """Hides that answers were cut off by our own end: it is no failure of theirs."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, asyncio.CancelledError) and not record.getMessage().startswith(
+            "Cancel "
+        )
 
 
 class Server(uvicorn.Server):
@@ -33,8 +44,11 @@ async def serving(app: "ASGIApp", sockets: list[socket.socket]) -> AsyncGenerato
     try:
         yield
     finally:
+        uvicorn_log = logging.getLogger("uvicorn.error")
+        uvicorn_log.addFilter(interrupted := Interrupted())
         server.should_exit = True
         await task
+        uvicorn_log.removeFilter(interrupted)
 
 
 def _config(app: "ASGIApp") -> uvicorn.Config:

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 ENGINE_GRACE_S, API_GRACE_S, BROKER_GRACE_S = 2.2, 1.6, 0.8
 PATIENCE_S = 0.5
 """Some senders signal a process and then its group: that is one wish, not two."""
-MAX_START_EXITS = 5
+MAX_START_EXITS = 3
 """So many exits of one program before the first request could be served end the start."""
 
 

@@ -78,6 +78,7 @@ def test_a_stop_while_streams_run_is_in_time(start: Start) -> None:
         assert session.stop() == 0
         assert time.monotonic() - began < 5
     assert session.members() == {}
+    assert "Traceback" not in session.stderr
 
 
 def test_a_killed_launcher_takes_everything_with_it(start: Start) -> None:

@@ -85,6 +85,15 @@ def test_other_signals_end_it_too(start: Start, number: signal.Signals) -> None:
     assert session.members() == {}
 
 
+@pytest.mark.parametrize("program", ["broker", "api"])
+def test_a_stop_in_the_middle_of_the_start(start: Start, program: str) -> None:
+    session = start()
+    _wait_for_log(session, rf"action=started program={program} ")
+    assert session.stop() == 0
+    assert session.members() == {}
+    assert "error" not in session.stderr
+
+
 def test_a_deaf_engine_is_killed_within_the_time(start: Start) -> None:
     session = start(STUB_ENGINE="deaf")
     url_of(session)
@@ -150,11 +159,18 @@ def test_a_killed_child_comes_back(start: Start, name: str, tmp_path: Path) -> N
 def _other(session: Session, name: str, before: int) -> int:
     """Wait on the launcher's log for the restart, then name the new process."""
     program = {"nats-server": "broker"}.get(name, '"engine e0"')
-    pattern = re.compile(rf"action=started program={program} pid=(\d+)")
-    deadline = time.monotonic() + 5
-    while len(found := pattern.findall(session.stderr)) < 2 and time.monotonic() < deadline:
-        wait_gone(session.process.pid, 0.02)
-    return int(found[-1]) if int(found[-1]) != before else before
+    found = _wait_for_log(session, rf"action=started program={program} pid=(\d+)", n=2)
+    assert found[0] == str(before)
+    return int(found[1])
+
+
+def _wait_for_log(session: Session, pattern: str, n: int = 1) -> list[str]:
+    """What `pattern` finds in the launcher's log, once it finds it `n` times."""
+    deadline = time.monotonic() + 10
+    while len(found := re.findall(pattern, session.stderr)) < n:
+        assert time.monotonic() < deadline, session.stderr
+        assert not wait_gone(session.process.pid, 0.02), session.stderr
+    return found
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_start_with_one_line(start: Start) -> None:
