@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nats.js.errors import NotFoundError
 
 from schemas import subjects
-from schemas.events import Event, decode_entry, encode_entry
+from schemas.events import Event, Requested, decode_entry, encode_entry
 from schemas.generation import Generation, apply_entry
 from services.bus.ack_pipe import AckPipe, PublishRefused
 from services.bus.connection import Bus
@@ -110,7 +110,12 @@ async def read_log(bus: Bus, generation_id: str, after_seq: int = 0) -> list[Ent
 
     Raises BusUnavailable, and SchemaError for an entry that is none of ours.
     """
-    last_seq = await _last_seq(bus, generation_id)
+    last = await last_entry(bus, generation_id)
+    if last is None or last.seq <= after_seq:
+        return []
+    if last.events and isinstance(last.events[0], Requested):  # it is the first one, too
+        return [last._replace(previous_seq=0)]
+    last_seq = last.seq
     entries: list[Entry] = []
     while last_seq > after_seq:
         entries += await _read_once(bus, generation_id, after_seq)
@@ -148,11 +153,6 @@ async def _read_once(bus: Bus, generation_id: str, after_seq: int) -> list[Entry
         entries.append(Entry(seq, previous, decode_entry(message.data), message.data))
         previous = seq
     return entries
-
-
-async def _last_seq(bus: Bus, generation_id: str) -> int:
-    found = await _get_last(bus, generation_id)
-    return 0 if found is None else found[0]
 
 
 async def _get_last(bus: Bus, generation_id: str) -> tuple[int, bytes] | None:
