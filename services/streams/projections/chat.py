@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from schemas.events import ChoiceEnd, Progress, Timings
 from services.streams.projections.choice import Choice, Piece
-from services.streams.projections.completion import final_logprobs, merge_choices
+from services.streams.projections.completion import final_logprobs, merge_choices, shared_fields
 from services.streams.projections.context import Context
 from services.streams.projections.dialect import logprobs_json
 from services.streams.projections.frames import DONE, data_frame, to_json
@@ -34,7 +34,7 @@ class Chat:
         self._new_parser = new_parser
         self._parsers: dict[int, MessageParser] = {}
         self._heads: dict[tuple[int, str], bytes] = {}
-        self._tail = b"}}],%b\n\n" % to_json(self._shared(CHUNK))[1:]
+        self._tail = b"}}],%b\n\n" % to_json(self._shared())[1:]
 
     def begin(self, choice: Choice) -> list[bytes]:
         self._parsers[choice.index] = self._new_parser()
@@ -63,7 +63,7 @@ class Chat:
         chunks.append(self._chunk(_choice_json(choice, {}, finish_reason(end))))
         if self._context.params.output.include_usage:
             usage = {"usage": usage_json(end)}
-            chunks.append({"choices": [], **self._shared(CHUNK), **usage})
+            chunks.append({"choices": [], **self._shared(), **usage})
         chunks[-1]["timings"] = timings_json(end.timings)
         if self._context.params.output.verbose:
             chunks[0]["__verbose"] = final_json(self._context, choice, end)
@@ -85,7 +85,8 @@ class Chat:
         }
         if (logprobs := final_logprobs(self._context, choice, end)) is not None:
             shown["logprobs"] = logprobs
-        body = {"choices": [shown], **self._shared("chat.completion"), "usage": usage_json(end)}
+        shared = shared_fields(self._context, "chat.completion", usage_json(end))
+        body: Json = {"choices": [shown], **shared}
         if self._context.params.output.verbose:
             body["__verbose"] = final_json(self._context, choice, end)
         return body | {"timings": timings_json(end.timings)}
@@ -109,15 +110,15 @@ class Chat:
         return chunk if timings is None else chunk | {"timings": timings_json(timings)}
 
     def _chunk(self, choice: Json) -> Json:
-        return {"choices": [choice], **self._shared(CHUNK)}
+        return {"choices": [choice], **self._shared()}
 
-    def _shared(self, kind: str) -> Json:
+    def _shared(self) -> Json:
         return {
             "created": self._context.created,
             "id": self._context.id,
             "model": self._context.model,
             "system_fingerprint": self._context.fingerprint,
-            "object": kind,
+            "object": CHUNK,
         }
 
 

@@ -68,23 +68,29 @@ class Completion:
     def _final(self, choice: Choice, end: ChoiceEnd) -> Json:
         logprobs = final_logprobs(self._context, choice, end)
         shown = _choice_json(choice, choice.text, logprobs, finish_reason(end))
-        body = {"choices": [shown], **self._shared(), "usage": usage_json(end)}
+        body = {"choices": [shown], **self._shared(usage_json(end))}
         if self._is_verbose:
             body["__verbose"] = final_json(self._context, choice, end)
         return body | {"timings": timings_json(end.timings)}
 
-    def _shared(self) -> Json:
-        return {
-            "created": self._context.created,
-            "model": self._context.model,
-            "system_fingerprint": self._context.fingerprint,
-            "object": "text_completion",
-            "id": self._context.id,
-        }
+    def _shared(self, usage: Json | None = None) -> Json:
+        return shared_fields(self._context, "text_completion", usage)
 
 
 def _choice_json(choice: Choice, text: str, logprobs: Json | None, reason: str | None) -> Json:
     return {"text": text, "index": choice.index, "logprobs": logprobs, "finish_reason": reason}
+
+
+def shared_fields(context: Context, kind: str, usage: Json | None) -> Json:
+    """What a text completion, and a whole chat completion, holds beside its choices."""
+    return {
+        "created": context.created,
+        "model": context.model,
+        "system_fingerprint": context.fingerprint,
+        "object": kind,
+        **({} if usage is None else {"usage": usage}),
+        "id": context.id,
+    }
 
 
 def final_logprobs(context: Context, choice: Choice, end: ChoiceEnd) -> Json | None:

@@ -27,11 +27,11 @@ def timings_json(timings: Timings) -> Json:
         "prompt_n": timings.n_prompt,
         "prompt_ms": timings.prompt_ms,
         "prompt_per_token_ms": _ratio(timings.prompt_ms, timings.n_prompt),
-        "prompt_per_second": _ratio(1000.0 * timings.n_prompt, timings.prompt_ms),
+        "prompt_per_second": _ratio(1000.0, timings.prompt_ms) * timings.n_prompt,
         "predicted_n": timings.n_predicted,
         "predicted_ms": timings.predicted_ms,
         "predicted_per_token_ms": _ratio(timings.predicted_ms, n_steps),
-        "predicted_per_second": _ratio(1000.0 * n_steps, timings.predicted_ms),
+        "predicted_per_second": _ratio(1000.0, timings.predicted_ms) * n_steps,
     }
 
 
