@@ -139,7 +139,10 @@ def _name_and_arguments(function: JsonObject, place: str) -> tuple[str, str]:
         raise _wrong(f"Missing tool call arguments in '{place}'")
     if isinstance(arguments, str):
         return name, arguments
-    return name, json.dumps(arguments, ensure_ascii=False)
+    try:
+        return name, json.dumps(arguments, ensure_ascii=False)
+    except RecursionError as error:
+        raise _wrong(f"the arguments in '{place}' are nested too deeply") from error
 
 
 def _tool(value: object) -> JsonObject:

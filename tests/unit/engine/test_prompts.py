@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.errors import EXCEED_CONTEXT_SIZE, INVALID_REQUEST, RequestError
 from services.engine.prompts import EXACT_BYTES, PromptReader
@@ -101,3 +103,24 @@ def test_a_huge_text_is_refused_uncounted(text: str) -> None:
 def test_a_huge_text_that_may_fit_is_counted() -> None:
     text = "a" * (EXACT_BYTES + 1)
     assert len(read(text, n_ctx=EXACT_BYTES + 9)[0]) == EXACT_BYTES + 2
+
+
+ITEMS = st.none() | st.booleans() | st.integers(-2, N_VOCAB + 1) | st.floats() | st.text(max_size=5)
+JSON = st.recursive(
+    ITEMS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["prompt_string", "multimodal_data", "x"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_any_json_is_read_or_refused(value: object) -> None:
+    status = 200
+    try:
+        assert all(0 <= token < N_VOCAB for ids in read(value) for token in ids)
+    except RequestError as error:
+        status = error.problem.status
+    assert status in (200, 400)

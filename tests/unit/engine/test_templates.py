@@ -4,6 +4,8 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.errors import INVALID_REQUEST, RequestError
 from services.engine import template_bounds
@@ -259,6 +261,75 @@ def test_thoughts_are_closed_before_a_continued_answer() -> None:
 )  # fmt: skip
 def test_what_is_no_chat_is_refused(body: dict[str, Any], param: str) -> None:
     assert refusal(CHATML, body or {"other": 1}).problem.param == param
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("source", [CHATML, QWEN_LIKE, "{{ messages|tojson }}{{ tools|tojson }}"])
+def test_deep_nesting_is_rendered_or_refused(source: str) -> None:
+    deep = nested(1000)
+    call = {"type": "function", "function": {"name": "f", "arguments": deep}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"a": deep}}}
+    statuses: list[int] = []
+    for body in (
+        {"messages": [ANSWER | {"tool_calls": [call]}, USER]},
+        {"messages": [USER], "tools": [tool]},
+    ):
+        try:
+            statuses.append(200 if render(source, body) else 500)
+        except RequestError as error:
+            statuses.append(error.problem.status)
+    assert set(statuses) <= {200, 400}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "role": st.sampled_from(["system", "user", "assistant", "tool", "developer", "x"]) | JSON,
+            "content": st.text(max_size=9) | JSON | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": st.text(max_size=5) | JSON})),
+            "tool_calls": JSON | st.lists(st.fixed_dictionaries({"type": st.just("function"), "function": JSON})),
+            "reasoning_content": JSON,
+            "name": JSON,
+        },
+    ),
+    max_size=4,
+)  # fmt: skip
+BODIES = st.fixed_dictionaries(
+    {"messages": MESSAGES},
+    optional={
+        "tools": JSON,
+        "tool_choice": JSON,
+        "add_generation_prompt": JSON,
+        "continue_final_message": JSON,
+        "chat_template_kwargs": JSON,
+        "reasoning_effort": JSON,
+    },
+)
+FUZZED = [templates(source) for source in ("", QWEN_LIKE, "plainchat", "{{ messages|tojson }}")]
+
+
+@given(BODIES)
+def test_any_chat_is_rendered_or_refused(body: dict[str, Any]) -> None:
+    for each in FUZZED:
+        status = 200
+        try:
+            each.apply(body, AT_MS)
+        except RequestError as error:
+            status = error.problem.status
+        assert status in (200, 400)
 
 
 # ---- templates that are up to no good
