@@ -66,9 +66,18 @@ class JsonFormatter(LineFormatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
-def configure(service: str, *, is_verbose: bool = False, stream: TextIO | None = None) -> None:
-    """Log everything of this process, from INFO (DEBUG if verbose), under `service`."""
-    is_json = os.environ.get(JSON_VARIABLE, "").lower() in ("1", "on", "true", "enabled")
+def configure(
+    service: str,
+    *,
+    is_verbose: bool = False,
+    is_json: bool = False,
+    stream: TextIO | None = None,
+) -> None:
+    """Log everything of this process, from INFO (DEBUG if verbose), under `service`.
+
+    is_json: one JSON object a line; LLAMATAPE_LOG_JSON asks for that too.
+    """
+    is_json = is_json or os.environ.get(JSON_VARIABLE, "") in ("1", "on", "true", "enabled")
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter((JsonFormatter if is_json else LineFormatter)(service))
     root = logging.getLogger()

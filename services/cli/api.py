@@ -35,7 +35,8 @@ Part = Callable[[Bus, Values], AbstractAsyncContextManager[None]]
 def run(name: str, values: Values) -> int:
     """Run one of these processes until SIGTERM or SIGINT. Raises LlamatapeError."""
     lifeline.hold()
-    logs.configure(name, is_verbose=bool(values["verbose"]))
+    is_verbose, is_json = bool(values["verbose"]), bool(values["log_json"])
+    logs.configure(name, is_verbose=is_verbose, is_json=is_json)
     parts: dict[str, Part] = {
         "api": _api,
         "gateway": _gateway,

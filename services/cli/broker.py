@@ -61,11 +61,14 @@ class BrokerPlan:
     def ports_dir(self) -> Path:
         return self.folder / "ports"
 
+    def forget_ports(self) -> None:
+        """Remove what a killed broker left: its pid may come again."""
+        for stale in self.ports_dir.glob("*.ports"):
+            stale.unlink(missing_ok=True)
+
     def write_config(self, port: int) -> Path:
         """The configuration file, readable by its owner alone. port: 0 lets the system choose."""
         self.ports_dir.mkdir(parents=True, exist_ok=True)
-        for stale in self.ports_dir.glob("*.ports"):
-            stale.unlink(missing_ok=True)
         path = self.folder / "nats.conf"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(self._config(port))
@@ -154,6 +157,7 @@ def start_broker(store_dir: Path | str, *, token: str = "", port: int = 0) -> Br
         binary=find_nats_server(),
         log_file=Path(store_dir).resolve() / "broker.log",
     )
+    plan.forget_ports()
     process = subprocess.Popen(plan.command(plan.write_config(port)), stdin=subprocess.DEVNULL)
     port = _wait_until_ready(plan, process)
     return Broker(url=f"nats://{HOST}:{port}", token=plan.token, port=port, process=process)

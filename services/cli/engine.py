@@ -10,7 +10,7 @@ def run(values: Values) -> int:
     lifeline.hold()
     engine, bus = settings.engine_settings(values), settings.bus_settings(values)
     checks.check_model(engine.model_path)
-    logs.configure("engine", is_verbose=engine.is_verbose)
+    logs.configure("engine", is_verbose=engine.is_verbose, is_json=bool(values["log_json"]))
     from services.engine.bootstrap import run_engine
 
     return run_engine(engine, bus)

@@ -165,6 +165,7 @@ class Launcher:
         plan = self._ground.plan
         if plan is None:
             return
+        plan.forget_ports()
         program = self._programs(values).broker(plan, plan.write_config(0))
         self._broker = Supervised(program, self._on_exit)
         await self._broker.start()

@@ -111,6 +111,9 @@ def _service(name: str) -> Callable[[Values], int]:
 
 
 def _decoder(words: list[str]) -> int:
+    from services import logs
+
+    logs.configure(DECODER)
     from services.engine.decoder.main import run_decoder
 
     return run_decoder(int(words[0]))

@@ -11,7 +11,8 @@ _BODY = '{"messages": [{"role": "user", "content": "Hello!"}]}'
 
 def serve(values: Values) -> int:
     """Blocks until a signal ends it. Raises CliError where the start is impossible."""
-    logs.configure("launcher", is_verbose=bool(values["verbose"]))
+    is_verbose, is_json = bool(values["verbose"]), bool(values["log_json"])
+    logs.configure("launcher", is_verbose=is_verbose, is_json=is_json)
     with launcher.prepared(values) as ground:
         asyncio.run(launcher.run(ground, lambda url: print(banner(values, url), flush=True)))
     return 0
