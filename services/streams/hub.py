@@ -21,12 +21,16 @@ OnTape = Callable[[Tape], None]
 
 @dataclass(kw_only=True, eq=False)
 class _Reel:
-    """A tape, the log that fills it, and what becomes of it when nobody reads."""
+    """A tape, the log that fills it, and what becomes of it when nobody reads.
+
+    n_unused_bytes: what it counts for among the unused ones, as it was when its last reader left.
+    """
 
     tape: Tape
     followed: FollowedLog
     starting: "asyncio.Task[None] | None" = None
     lingering: asyncio.TimerHandle | None = None
+    n_unused_bytes: int = 0
 
 
 class Hub:
@@ -40,6 +44,7 @@ class Hub:
         self._settings = settings
         self._reels: dict[str, _Reel] = {}
         self._unused: dict[str, _Reel] = {}
+        self._n_unused_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._when_opened: list[OnTape] = []
         self._when_done: list[OnTape] = []
@@ -111,9 +116,9 @@ class Hub:
     # The owner of its tapes.
 
     def on_used(self, tape: Tape) -> None:
-        reel = self._unused.pop(tape.generation_id, None)
-        if reel is not None and reel.lingering is not None:
-            reel.lingering.cancel()
+        reel = self._reels.get(tape.generation_id)
+        if reel is not None and reel.tape is tape:
+            self._use(reel)
 
     def on_unused(self, tape: Tape) -> None:
         reel = self._reels.get(tape.generation_id)
@@ -124,8 +129,11 @@ class Hub:
             return
         loop = asyncio.get_running_loop()
         reel.lingering = loop.call_later(self._settings.linger_s, self._drop, reel)
+        reel.n_unused_bytes = tape.n_bytes
+        self._n_unused_bytes += reel.n_unused_bytes
         self._unused[tape.generation_id] = reel
-        self._drop_surplus()
+        while self._n_unused_bytes > self._settings.linger_max_bytes and self._unused:
+            self._drop(next(iter(self._unused.values())))
 
     def on_done(self, tape: Tape) -> None:
         reel = self._reels.get(tape.generation_id)
@@ -161,19 +169,15 @@ class Hub:
         if self._reels.get(generation_id) is not reel:
             return
         del self._reels[generation_id]
-        self._unused.pop(generation_id, None)
-        if reel.lingering is not None:
-            reel.lingering.cancel()
+        self._use(reel)
         self.spawn(reel.followed.stop())
 
-    def _drop_surplus(self) -> None:
-        surplus = sum(reel.tape.n_bytes for reel in self._unused.values())
-        surplus -= self._settings.linger_max_bytes
-        for reel in list(self._unused.values()):
-            if surplus <= 0:
-                return
-            surplus -= reel.tape.n_bytes
-            self._drop(reel)
+    def _use(self, reel: _Reel) -> None:
+        """Take it out of the unused ones."""
+        if self._unused.pop(reel.tape.generation_id, None) is not None:
+            self._n_unused_bytes -= reel.n_unused_bytes
+        if reel.lingering is not None:
+            reel.lingering.cancel()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
