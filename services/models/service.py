@@ -1,6 +1,7 @@
 """The control plane of one model: looks, decides, tells the host and the gateways, writes it down."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -27,6 +28,7 @@ from services.models.orders import Ask, Orders
 log = logging.getLogger(__name__)
 
 RETRY_S = 0.2
+LAST_WORD_S = 0.5
 FIRST_TRY_S = 0.5
 """How long a start waits for the host to take the orders: what comes next may block the loop."""
 
@@ -156,7 +158,8 @@ class ModelsService:
     async def _conclude(self, verdict: Verdict) -> None:
         before, self._state = self._state.verdict, ModelState(verdict=verdict)
         self._note(before, verdict)
-        await self._show()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._show(), LAST_WORD_S)
 
     async def _show(self) -> None:
         try:

@@ -18,6 +18,8 @@ from services.bus.config import BusSettings
 from services.bus.connection import Bus, connect
 from services.bus.kv import Bucket
 from services.bus.rpc import serve
+from services.bus.topology import ensure_topology
+from services.cli.broker import start_broker
 from services.models import bootstrap
 from services.models.bootstrap import run_models
 from services.models.config import ModelsSettings
@@ -361,3 +363,19 @@ async def test_several_engines_have_numbers(
         orders = [await host.started() for _ in range(3)]
     assert {order.env["LLAMATAPE_ENGINE_ORDINAL"] for order in orders} == {"0", "1", "2"}
     assert len({order.engine for order in orders}) == 3
+
+
+async def test_without_a_broker_the_end_comes_all_the_same(
+    tmp_path: Path, settings: ModelsSettings
+) -> None:
+    broker = start_broker(tmp_path / "own")
+    bus = await connect(BusSettings(url=broker.url, token=broker.token), name="models")
+    try:
+        await ensure_topology(bus)
+        async with run_models(bus, settings):
+            broker.kill()
+            begin = time.monotonic()
+        assert time.monotonic() - begin < 3
+    finally:
+        await bus.close()
+    assert path_of(await history(settings)) == [(LOADING, "ordered"), (UNLOADED, "stopped")]
