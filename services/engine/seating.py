@@ -4,14 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from services.engine.slots import (
-    Slot,
-    SlotTable,
-    Work,
-    choose_slot,
-    common_prefix,
-    least_recently_used,
-)
+from services.engine.slots import Slot, SlotTable, Work, choose_slot, common_prefix
 
 REPLAY_CHUNK = 32
 """Emitted tokens per chunk when a generation is continued: bit-equal to one by one in the exact range."""
@@ -113,17 +106,11 @@ class Seating:
             if leader is not None and need.prompt == leader.prompt and not need.emitted:
                 seat = self._follow(request, need, free[0], leader.seat)
             else:
-                seat = self._sit(request, need, self._best_slot(request, need, free))
+                seat = self._sit(request, need, choose_slot(free, list(need.prompt)))
                 if leader is None and not need.emitted:
                     leader = Leader(prompt=need.prompt, seat=seat)
             free.remove(self._table.slots[seat.slot])
             yield seat
-
-    def _best_slot(self, request: Request, need: Need, free: list[Slot]) -> Slot:
-        can_reuse = request.can_reuse and not need.emitted
-        slot = choose_slot(free, list(need.prompt)) if can_reuse else least_recently_used(free)
-        assert slot is not None, "free slots were counted"
-        return slot
 
     def _sit(self, request: Request, need: Need, slot: Slot) -> Seat:
         """A continued choice reuses nothing: its cells must be computed as they were at first."""

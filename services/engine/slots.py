@@ -113,10 +113,15 @@ def least_recently_used(slots: Iterable[Slot]) -> Slot | None:
 
 def choose_slot(
     free: Sequence[Slot], prompt: list[int], similarity: float = SLOT_PROMPT_SIMILARITY
-) -> Slot | None:
-    """The free slot that holds most of `prompt` if that is enough of it, else the least recently used."""
+) -> Slot:
+    """The slot that holds most of `prompt` if that is enough of it, else the least recently used.
+
+    One must be free.
+    """
     shared = [common_prefix(slot.cached, prompt) for slot in free]
-    best = max(range(len(free)), key=lambda i: shared[i], default=None)
-    if best is not None and shared[best] > similarity * len(prompt):
+    best = max(range(len(free)), key=lambda i: shared[i])
+    if shared[best] > similarity * len(prompt):
         return free[best]
-    return least_recently_used(free)
+    oldest = least_recently_used(free)
+    assert oldest is not None, "a free slot"
+    return oldest

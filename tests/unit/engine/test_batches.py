@@ -9,9 +9,9 @@ from tests.unit.engine.recording_memory import Bench, need
 
 
 def seated(bench: Bench, **prompts: int) -> dict[str, int]:
-    """Admit prompts of so many tokens, none of which have anything in common: their slots."""
-    for number, (name, n_prompt) in enumerate(prompts.items()):
-        start = 100_000 * (number + 1)
+    """Admit prompts of so many tokens; different names have nothing in common. Their slots."""
+    for name, n_prompt in prompts.items():
+        start = 1000 * int.from_bytes(name.encode())
         bench.admit(name, need(range(start, start + n_prompt)), can_reuse=False)
     return {name: seats[0].slot for name, seats in bench.seat().items()}
 

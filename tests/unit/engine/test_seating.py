@@ -51,7 +51,7 @@ def test_too_little_in_common_is_nothing() -> None:
 def test_unused_slots_are_taken_from_the_last_one_on() -> None:
     bench = Bench()
     for name in "abc":
-        bench.admit(name, need(range(5)), can_reuse=False)
+        bench.admit(name, need(range(5)))
     seats = bench.seat()
     assert [seats[name][0].slot for name in "abc"] == [3, 2, 1]
 
@@ -78,7 +78,7 @@ def test_no_cache_when_not_wanted() -> None:
     run(bench, "a", range(100))
     bench.admit("again", need(range(100)), can_reuse=False)
     (seat,) = bench.seat()["again"]
-    assert (seat.n_cached, seat.chunks) == (0, (100,))
+    assert (seat.slot, seat.n_cached, seat.chunks) == (3, 0, (100,))
 
 
 def test_a_cache_that_cannot_be_cut_is_dropped() -> None:
