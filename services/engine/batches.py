@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from services.engine.slots import Slot, SlotTable
 
+DECODED = 0
+KV_FULL = 1
+"""Results of a decode call; any other number is a failure."""
 PREFILL_BUDGET = 1
 """Batches of large prompt chunks between two decode batches, while others generate."""
 SMALL_ROWS = 63

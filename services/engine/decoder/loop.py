@@ -5,11 +5,10 @@ import time
 
 from schemas.errors import EXCEED_CONTEXT_SIZE, Problem, RequestError
 from schemas.events import ChoiceStart
+from services.engine.batches import DECODED, KV_FULL
+from services.engine.decoder.backend import Model, OpenChoice, Running
 from services.engine.decoder.job import Place
 from services.engine.decoder.pipe import Pipe
-from services.engine.decoder.running import Running
-from services.engine.llama.context import DECODED, KV_FULL, Context
-from services.engine.llama.pieces import Pieces
 from services.engine.protocol import (
     Admit,
     Broken,
@@ -31,11 +30,13 @@ log = logging.getLogger(__name__)
 class Loop:
     """Runs generations in the slots of one context until it is told to stop."""
 
-    def __init__(self, context: Context, scheduler: Scheduler, pipe: Pipe) -> None:
+    def __init__(
+        self, context: Model, open_choice: OpenChoice, scheduler: Scheduler, pipe: Pipe
+    ) -> None:
         self._context = context
+        self._open_choice = open_choice
         self._scheduler = scheduler
         self._pipe = pipe
-        self._pieces = Pieces(context.vocab, context.n_vocab)
         self._admitted: dict[str, Admit] = {}
         self._running: dict[int, Running] = {}
         self._outputs: list[Output] = []
@@ -130,9 +131,7 @@ class Loop:
                 n_cached=job.n_cached_first if job.emitted else seat.n_cached,
                 started_us=_now_us(),
             )
-            self._running[seat.slot] = Running(
-                self._context, self._pieces, job, admit.params, place
-            )
+            self._running[seat.slot] = self._open_choice(job, admit.params, place)
         starts = tuple(map(_choice_start, admit.choices, seats))
         self._outputs.append(SlotsStarted(generation_id=admit.generation_id, choices=starts))
         for seat in seats:

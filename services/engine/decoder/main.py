@@ -7,6 +7,7 @@ import socket
 
 from services.engine.decoder.loop import Loop
 from services.engine.decoder.pipe import Pipe, PipeClosed
+from services.engine.decoder.running import opener
 from services.engine.errors import ModelNotLoadable
 from services.engine.llama.context import Context
 from services.engine.protocol import DecoderConfig, LoadFailed, LoadProgress, Ready
@@ -47,7 +48,7 @@ def _serve(pipe: Pipe) -> int:
         pipe.write([ready])
         gc.collect()
         gc.freeze()  # what is loaded now stays: no collection needs to look at it again
-        Loop(context, Scheduler(_sizes(config, context), context), pipe).run()
+        Loop(context, opener(context), Scheduler(_sizes(config, context), context), pipe).run()
     finally:
         context.close()
     return 0

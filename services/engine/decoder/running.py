@@ -3,12 +3,23 @@
 from schemas.errors import RequestError
 from schemas.events import ChoiceEnd
 from schemas.params import Params
+from services.engine.decoder.backend import OpenChoice
 from services.engine.decoder.job import Choice, LogMismatch, Place, Sampled
 from services.engine.llama import probs
 from services.engine.llama.context import Context
 from services.engine.llama.pieces import Pieces
 from services.engine.llama.sampler import Sampler
 from services.engine.protocol import ChoiceJob, Emitted
+
+
+def opener(context: Context) -> OpenChoice:
+    """How the choices of this context are opened."""
+    pieces = Pieces(context.vocab, context.n_vocab)
+
+    def open_choice(job: ChoiceJob, params: Params, place: Place) -> Running:
+        return Running(context, pieces, job, params, place)
+
+    return open_choice
 
 
 class Running:

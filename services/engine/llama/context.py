@@ -13,8 +13,6 @@ from services.engine.llama.library import LOG, lib, quick
 from services.engine.llama.threads import n_physical_cores
 from services.engine.protocol import DecoderConfig
 
-DECODED = 0
-KV_FULL = 1
 GGUF_MAGIC = b"GGUF"
 _FLOAT_FILE_TYPES = (0, 1, 32)  # F32, F16, BF16
 _GUESSED_FILE_TYPE = 1024
