@@ -13,8 +13,8 @@ from schemas.struct import Message, TaggedMessage
 class DecoderConfig(Message, frozen=True, kw_only=True):
     """First frame to a decoder: what to load. Sizes in tokens. n_ctx: over all slots, 0: the model's.
 
-    n_ctx_slot: most tokens of one slot, 0: as many as the context allows. n_threads 0: one per
-    physical core (llama-server).
+    n_ctx_slot: most tokens of one slot (their sum may be more than n_ctx), 0: equal shares, see
+    `context_size`. n_threads 0: one per physical core (llama-server).
     """
 
     model_path: str

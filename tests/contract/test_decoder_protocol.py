@@ -11,7 +11,10 @@ import pytest
 
 from schemas import codec
 from schemas.errors import EXCEED_CONTEXT_SIZE, INVALID_REQUEST, NOT_SUPPORTED
+from services.engine.config import EngineSettings
+from services.engine.context_size import slot_context
 from services.engine.decoder.pipe import LENGTH
+from services.engine.llama.gguf import read_gguf
 from services.engine.protocol import (
     Admit,
     Broken,
@@ -119,10 +122,31 @@ def test_bad_parameters(client: DecoderClient) -> None:
     assert (problem.code, problem.param) == (INVALID_REQUEST, "repeat_penalty")
 
 
-def test_ready_carries_the_sizes_that_the_context_has() -> None:
-    with decoder(n_ctx=300, n_slots=2, n_ctx_slot=100) as a_client:
+@pytest.mark.parametrize(
+    ("sizes", "n_ctx", "n_ctx_slot"),
+    [
+        ({"n_ctx": 300, "n_slots": 2}, 512, 256),
+        ({"n_ctx": 1000, "n_slots": 3}, 1536, 512),
+        ({"n_ctx": 512, "n_slots": 2, "n_ctx_slot": 512}, 512, 512),
+    ],
+)
+def test_ready_carries_the_sizes_that_the_context_has(
+    sizes: dict[str, int], n_ctx: int, n_ctx_slot: int
+) -> None:
+    with decoder(**sizes) as a_client:
         ready = a_client.reports[-1].outputs[-1]
-    assert ready == Ready(n_ctx=512, n_ctx_slot=100, n_slots=2)
+    assert ready == Ready(n_ctx=n_ctx, n_ctx_slot=n_ctx_slot, n_slots=sizes["n_slots"])
+
+
+def test_front_and_decoder_reckon_with_the_same_sizes() -> None:
+    settings = EngineSettings(
+        engine="e", host="h", model_key="k", model_name="m", model_path=STORIES, n_ctx=700
+    )
+    expected = slot_context(settings, read_gguf(STORIES).n_ctx_train)
+    with decoder(n_ctx=700) as a_client:
+        ready = a_client.reports[-1].outputs[-1]
+    assert isinstance(ready, Ready)
+    assert (ready.n_ctx, ready.n_ctx_slot) == expected
 
 
 def test_loading_a_real_model_tells_how_far_it_is() -> None:

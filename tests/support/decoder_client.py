@@ -155,8 +155,8 @@ class DecoderClient:
 
 
 def config(**changes: object) -> DecoderConfig:
-    """The tiny model, four slots of at most 512 tokens together; one thread, so that busy cores hurt less."""
-    fields = {"model_path": STORIES, "n_ctx": 512, "n_threads": 1, **changes}
+    """The tiny model, four slots of 512 tokens; one thread, so that busy cores hurt less."""
+    fields = {"model_path": STORIES, "n_ctx": 2048, "n_threads": 1, **changes}
     return codec.convert(fields, DecoderConfig)
 
 

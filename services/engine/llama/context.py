@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from services.engine.batches import Batch
+from services.engine.config import EngineSettings
+from services.engine.context_size import slot_context
 from services.engine.errors import ModelNotLoadable
 from services.engine.llama.batch import LlamaBatch
 from services.engine.llama.library import LOG, lib, quick
@@ -40,10 +42,11 @@ class Context:
         self.vocab = lib.llama_model_get_vocab(self.model)
         self.n_vocab: int = lib.llama_vocab_n_tokens(self.vocab)
         self.eog_ids = tuple(i for i in range(self.n_vocab) if _is_eog(self.vocab, i))
-        self.pointer = self._make_context(config)
+        n_ctx, self.n_ctx_slot = _context_sizes(config, lib.llama_model_n_ctx_train(self.model))
+        self.pointer = self._make_context(config, n_ctx)
         self._memory = lib.llama_get_memory(self.pointer)
         self.n_ctx: int = lib.llama_n_ctx(self.pointer)
-        self.n_ctx_slot = self._slot_size(config)
+        self.n_ctx_slot = min(self.n_ctx_slot, lib.llama_n_ctx_seq(self.pointer))
         self._n_swa: int = lib.llama_model_n_swa(self.model)
         self._batch = LlamaBatch(max(config.n_batch, config.n_slots))
         if config.is_warmup:
@@ -85,9 +88,9 @@ class Context:
             return True
         return _position_min(self._memory, slot) <= max(0, n_tokens - self._n_swa)
 
-    def _make_context(self, config: DecoderConfig) -> int:
+    def _make_context(self, config: DecoderConfig, n_ctx: int) -> int:
         params = lib.llama_context_default_params()
-        params.n_ctx = config.n_ctx
+        params.n_ctx = n_ctx
         params.n_seq_max = config.n_slots
         params.n_batch = max(config.n_batch, config.n_slots)
         params.n_ubatch = config.n_ubatch
@@ -103,10 +106,6 @@ class Context:
                 f"no context for {config.model_path}: {reason}; a smaller -c may help"
             )
         return pointer
-
-    def _slot_size(self, config: DecoderConfig) -> int:
-        sizes = [lib.llama_n_ctx_seq(self.pointer), lib.llama_model_n_ctx_train(self.model)]
-        return min([*sizes, config.n_ctx_slot] if config.n_ctx_slot else sizes)
 
     def _warm_up(self) -> None:
         """One empty run, so that the first request does not pay for page faults (as llama-server)."""
@@ -130,6 +129,22 @@ def _check_file(path: str) -> None:
         raise ModelNotLoadable(f"cannot read {path}: {error.strerror}") from error
     if magic != GGUF_MAGIC:
         raise ModelNotLoadable(f"{path} is not a GGUF file")
+
+
+def _context_sizes(config: DecoderConfig, n_ctx_train: int) -> tuple[int, int]:
+    """Tokens over all slots and of one: what the front has reckoned with."""
+    if config.n_ctx_slot:
+        return config.n_ctx, min(config.n_ctx_slot, n_ctx_train)
+    settings = EngineSettings(
+        engine="",
+        host="",
+        model_key="",
+        model_name="",
+        model_path=config.model_path,
+        n_ctx=config.n_ctx,
+        n_slots=config.n_slots,
+    )
+    return slot_context(settings, n_ctx_train)
 
 
 def _load(path: str, on_progress: Callable[[float], bool]) -> int:
