@@ -24,8 +24,8 @@ from services.engine.run import Run
 
 log = logging.getLogger(__name__)
 
-EMPTY_LOG_LOOKS = 10
-EMPTY_LOG_WAIT_S = 0.02
+EMPTY_LOG_WAITS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+"""Between looks at a log that is still empty: its first entry comes right after the task."""
 LATER_S = 0.5
 WATCH_PART_OF_LEASE = 0.2
 TICK_S = 0.25
@@ -181,10 +181,10 @@ class Runner:
     async def _read_opened(self, generation_id: str) -> tuple[list[Event], Generation]:
         """Events and state of a log; an empty one is looked at again for a while."""
         found = await self._read(generation_id)
-        for _ in range(EMPTY_LOG_LOOKS):
+        for wait_s in EMPTY_LOG_WAITS_S:
             if found[1].last_seq:
                 break
-            await asyncio.sleep(EMPTY_LOG_WAIT_S)
+            await asyncio.sleep(wait_s)
             found = await self._read(generation_id)
         return found
 

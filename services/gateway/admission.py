@@ -1,9 +1,10 @@
 """How a request becomes a generation: prepared, queued, and opened in the log.
 
-The task is published first and `requested` second, so that no log is ever without its task. From the
+The task is sent first and `requested` second, so that no log is ever without its task. From the
 moment the log is open, or the task is in the queue, some terminal event comes: the engine's, or ours.
 """
 
+import asyncio
 import logging
 import time
 from dataclasses import dataclass
@@ -121,7 +122,24 @@ class Admission:
             priority=requested.priority,
             created_at_ms=requested.created_at_ms,
         )
-        await publish_task(self.bus, self.settings.model_key, task)
+        # One connection keeps their order, so the second need not wait for the first one's answer.
+        queueing = asyncio.ensure_future(publish_task(self.bus, self.settings.model_key, task))
+        await asyncio.sleep(0)
+        try:
+            await self._append(requested)
+        finally:
+            await self._settle(queueing, generation_id)
+
+    async def _settle(self, queueing: "asyncio.Future[None]", generation_id: str) -> None:
+        """A log whose task was refused must not stay open."""
+        try:
+            await queueing
+        except BusError:
+            self.hub.spawn(self._abandon(generation_id))
+            raise
+
+    async def _append(self, requested: Requested) -> None:
+        generation_id = requested.generation_id
         try:
             await self.writer.append(EMPTY, generation_id, requested)
         except (Fenced, LogClosed):
