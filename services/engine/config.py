@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from schemas.params import Params
+from services.engine.simulation import Simulation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +16,7 @@ class EngineSettings:
     sequences. defaults: parameters that a request does not set. template: a Jinja chat template that
     replaces the model's. is_jinja: whether templates are rendered at all. ordinal: this engine's
     number in `tasks.<model_key>.e<ordinal>`. is_verbose: llama.cpp's log goes to stderr.
+    simulate: decode without weights; model_path may be empty then.
     """
 
     engine: str
@@ -36,3 +38,4 @@ class EngineSettings:
     is_verbose: bool = False
     accept_s: float = 30.0
     defaults: Params = field(default_factory=Params)
+    simulate: Simulation | None = None

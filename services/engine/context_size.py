@@ -1,17 +1,26 @@
 """How many tokens a slot has room for: llama.cpp's arithmetic, known before a context exists. Pure."""
 
-from services.engine.config import EngineSettings
+from typing import Protocol
 
 PADDING = 256
 FALLBACK = 4096
 """Where neither the settings nor the model say."""
 
 
+class Sizes(Protocol):
+    """What the settings say of it: see EngineSettings."""
+
+    @property
+    def n_ctx(self) -> int: ...
+    @property
+    def n_slots(self) -> int: ...
+
+
 def _padded(n: int) -> int:
     return -(-n // PADDING) * PADDING
 
 
-def slot_context(settings: EngineSettings, n_ctx_train: int) -> tuple[int, int]:
+def slot_context(settings: Sizes, n_ctx_train: int) -> tuple[int, int]:
     """(tokens over all slots, tokens per slot) of a context whose slots have equal shares.
 
     n_ctx_train: tokens that the model was trained on, 0 when it does not say. As llama.cpp does: the

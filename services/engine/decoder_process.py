@@ -146,6 +146,7 @@ class DecoderProcess:
             n_slots=settings.n_slots,
             is_warmup=settings.is_warmup,
             is_verbose=settings.is_verbose,
+            simulate=settings.simulate,
         )
 
     def _on_frame(self, data: bytes) -> None:

@@ -5,11 +5,12 @@ from schemas.rpc import ModelDescription
 from services.engine.compat import compat_digest
 from services.engine.config import EngineSettings
 from services.engine.llama.gguf import Gguf
-from services.engine.llama.vocabulary import Vocabulary, ftype_name
+from services.engine.llama.vocabulary import ftype_name
+from services.engine.open_model import AnyVocabulary
 from services.engine.templates import Templates, TokenNames
 
 
-def token_names(vocabulary: Vocabulary) -> TokenNames:
+def token_names(vocabulary: AnyVocabulary) -> TokenNames:
     """The texts of the first and last token, as templates need them."""
     return TokenNames(
         bos=_text(vocabulary, vocabulary.bos),
@@ -21,7 +22,7 @@ def token_names(vocabulary: Vocabulary) -> TokenNames:
 
 def describe_model(
     settings: EngineSettings,
-    vocabulary: Vocabulary,
+    vocabulary: AnyVocabulary,
     header: Gguf,
     templates: Templates,
     compat: Compat,
@@ -51,5 +52,5 @@ def describe_model(
     )
 
 
-def _text(vocabulary: Vocabulary, token: int | None) -> str:
+def _text(vocabulary: AnyVocabulary, token: int | None) -> str:
     return "" if token is None else vocabulary.piece(token).decode("utf-8", "replace")

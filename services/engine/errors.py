@@ -3,6 +3,7 @@
 EngineError(LlamatapeError)
 ├── ModelNotLoadable   the decoder or the vocabulary cannot load the model file
 ├── TemplateUnusable   the chat template of the settings or the model does not parse
+├── BadSimulation      `--simulate` says something that it cannot
 └── DecoderGone        the decoder process ended while it was needed
 """
 
@@ -19,6 +20,10 @@ class ModelNotLoadable(EngineError):
 
 class TemplateUnusable(EngineError):
     """The chat template cannot be parsed."""
+
+
+class BadSimulation(EngineError):
+    """The description of a simulated decoder makes no sense."""
 
 
 class DecoderGone(EngineError):

@@ -26,7 +26,7 @@ from schemas.rpc import (
     Tokenized,
 )
 from services.engine.config import EngineSettings
-from services.engine.llama.vocabulary import Vocabulary
+from services.engine.open_model import AnyVocabulary
 from services.engine.params import resolve
 from services.engine.prompts import PromptReader, check_ids, mixed_ids
 from services.engine.templates import Rendered, Templates
@@ -51,7 +51,12 @@ class Preparer:
     """
 
     def __init__(
-        self, settings: EngineSettings, vocabulary: Vocabulary, templates: Templates, *, n_ctx: int
+        self,
+        settings: EngineSettings,
+        vocabulary: AnyVocabulary,
+        templates: Templates,
+        *,
+        n_ctx: int,
     ) -> None:
         self._settings = settings
         self._vocabulary = vocabulary

@@ -8,13 +8,15 @@ from schemas.errors import Problem
 from schemas.events import ChoiceEnd, ChoiceStart, TokenProbs
 from schemas.params import Params
 from schemas.struct import Message, TaggedMessage
+from services.engine.simulation import Simulation
 
 
 class DecoderConfig(Message, frozen=True, kw_only=True):
     """First frame to a decoder: what to load. Sizes in tokens. n_ctx: over all slots, 0: the model's.
 
     n_ctx_slot: most tokens of one slot (their sum may be more than n_ctx), 0: equal shares, see
-    `context_size`. n_threads 0: one per physical core (llama-server).
+    `context_size`. n_threads 0: one per physical core (llama-server). simulate: keep time instead of
+    computing; model_path then says whose vocabulary it speaks, empty for a built-in one.
     """
 
     model_path: str
@@ -27,6 +29,7 @@ class DecoderConfig(Message, frozen=True, kw_only=True):
     n_slots: int = 4
     is_warmup: bool = True
     is_verbose: bool = False
+    simulate: Simulation | None = None
 
 
 class ChoiceJob(Message, frozen=True, kw_only=True):

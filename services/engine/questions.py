@@ -12,13 +12,13 @@ from schemas.rpc import (
     Prepare,
     Tokenize,
 )
-from services.engine.compat import make_compat, model_digest
+from services.engine.compat import make_compat
 from services.engine.config import EngineSettings
 from services.engine.context_size import slot_context
 from services.engine.describe import describe_model, token_names
 from services.engine.llama import legacy_template
-from services.engine.llama.gguf import Gguf, read_gguf
-from services.engine.llama.vocabulary import Vocabulary
+from services.engine.llama.gguf import Gguf
+from services.engine.open_model import digest_of, open_vocabulary
 from services.engine.prepare import Preparer
 from services.engine.templates import Templates
 
@@ -52,8 +52,7 @@ async def load_questions(settings: EngineSettings, build: str) -> Questions:
 
 
 def _load(settings: EngineSettings, build: str) -> Questions:
-    header = read_gguf(settings.model_path)
-    vocabulary = Vocabulary(settings.model_path, is_verbose=settings.is_verbose)
+    header, vocabulary = open_vocabulary(settings)
     templates = Templates(
         chosen=settings.template,
         of_model=_templates_of(header),
@@ -64,7 +63,7 @@ def _load(settings: EngineSettings, build: str) -> Questions:
     )
     _, n_ctx_slot = slot_context(settings, header.n_ctx_train)
     compat = make_compat(
-        model=model_digest(settings.model_path, header),
+        model=digest_of(settings, header),
         template=templates.digest,
         n_ctx=n_ctx_slot,
         build=build,

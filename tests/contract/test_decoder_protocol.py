@@ -1,4 +1,4 @@
-"""What a front may rely on: frames and their order, from a real decoder process."""
+"""What a front may rely on: frames and their order, from decoder processes real and simulated."""
 
 import os
 import signal
@@ -29,6 +29,7 @@ from services.engine.protocol import (
     SlotsStarted,
     Stop,
 )
+from services.engine.simulation import Simulation
 from tests.support.decoder_client import (
     ROOT,
     STORIES,
@@ -40,10 +41,27 @@ from tests.support.decoder_client import (
 )
 
 PROMPT = (1, *range(300, 310))
+Changes = dict[str, object]
+
+
+KINDS: dict[str, Changes] = {"real": {}, "simulated": {"simulate": Simulation(tokens_per_s=500)}}
+
+
+@pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
+def kind(request: pytest.FixtureRequest) -> Changes:
+    """What makes a configuration one of that kind."""
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[DecoderClient]:
+def client(kind: Changes) -> Iterator[DecoderClient]:
+    """A running decoder of that kind."""
+    with decoder(**kind) as a_client:
+        yield a_client
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[DecoderClient]:
     with decoder() as a_client:
         yield a_client
 
@@ -111,14 +129,76 @@ def test_more_choices_than_slots(client: DecoderClient) -> None:
     assert broken(client, many).problem.code == INVALID_REQUEST
 
 
+def test_choices_share_the_prompt_and_differ_by_seed(client: DecoderClient) -> None:
+    jobs = tuple(ChoiceJob(choice=n, prompt=PROMPT, seed=n) for n in range(3))
+    hot = params(n_predict=30, temperature=1.5)
+    runs = client.run(Admit(generation_id="g", choices=jobs, params=hot))
+    assert {len(runs["g", n].ids) for n in range(3)} == {30}
+    assert len({runs["g", n].ids for n in range(3)}) == 3
+
+
+def test_the_cache_is_reused(client: DecoderClient) -> None:
+    client.run_one(admit("once", PROMPT, n_predict=1))
+    client.run_one(admit("twice", PROMPT, n_predict=1))
+    assert client.started("twice").choices[0].n_cached == len(PROMPT) - 1
+
+
+def test_a_cancelled_generation_is_heard_of_no_more(client: DecoderClient) -> None:
+    client.send(admit("gone", PROMPT, ignore_eos=True))
+    client.read_until(lambda output: isinstance(output, Emitted))
+    client.cancel("gone")
+    later = outputs_of(client, admit("next", PROMPT, n_predict=20))
+    n_next = next(i for i, output in enumerate(later) if isinstance(output, SlotsStarted))
+    assert {getattr(output, "generation_id", "") for output in later[n_next:]} == {"next"}
+
+
+def test_a_stop_string_cuts_the_text_and_shows_nothing_of_itself(client: DecoderClient) -> None:
+    free = client.run_one(admit("free", PROMPT, n_predict=30))
+    word = free.text[40:46]
+    run = client.run_one(admit("cut", PROMPT, n_predict=30, stop=[word]))
+    assert run.end
+    assert (run.end.stop_type, run.end.stopping_word) == ("word", word)
+    assert run.text == free.text[: free.text.index(word)]
+
+
+def test_a_full_context_ends_it(client: DecoderClient) -> None:
+    run = client.run_one(admit("full", (5,) * 500, ignore_eos=True))
+    assert run.end
+    assert (run.end.stop_type, run.end.is_truncated) == ("limit", True)
+    assert len(run.ids) <= 12
+
+
+def test_a_log_is_continued_as_if_nothing_had_happened(client: DecoderClient) -> None:
+    run = client.run_one(admit("first", PROMPT, n_predict=20, stop=["zzz"]))
+    for n in (1, 7, 19):
+        job = ChoiceJob(
+            choice=0,
+            prompt=PROMPT,
+            seed=1,
+            emitted=run.ids[:n],
+            texts=run.texts[:n],
+            chunks=(len(PROMPT),),
+        )
+        again = params(n_predict=20, stop=["zzz"])
+        rest = client.run_one(Admit(generation_id=f"from{n}", choices=(job,), params=again))
+        assert run.ids[:n] + rest.ids == run.ids
+        assert run.texts[:n] + rest.texts == run.texts
+
+
+def test_a_log_of_other_texts_is_not_continued(client: DecoderClient) -> None:
+    job = ChoiceJob(choice=0, prompt=PROMPT, seed=1, emitted=(300,), texts=("something else",))
+    problem = broken(client, Admit(generation_id="other", choices=(job,), params=params())).problem
+    assert "something else" in problem.message
+
+
 @pytest.mark.parametrize("bad", [{"mirostat": 2}, {"grammar": 'root ::= "a"'}])
-def test_what_is_not_supported(client: DecoderClient, bad: dict[str, object]) -> None:
-    assert broken(client, admit("bad", PROMPT, **bad)).problem.code == NOT_SUPPORTED
-    assert client.run_one(admit("good", PROMPT, n_predict=1)).end
+def test_what_is_not_supported(real: DecoderClient, bad: dict[str, object]) -> None:
+    assert broken(real, admit("bad", PROMPT, **bad)).problem.code == NOT_SUPPORTED
+    assert real.run_one(admit("good", PROMPT, n_predict=1)).end
 
 
-def test_bad_parameters(client: DecoderClient) -> None:
-    problem = broken(client, admit("bad", PROMPT, repeat_penalty=0.0)).problem
+def test_bad_parameters(real: DecoderClient) -> None:
+    problem = broken(real, admit("bad", PROMPT, repeat_penalty=0.0)).problem
     assert (problem.code, problem.param) == (INVALID_REQUEST, "repeat_penalty")
 
 
@@ -131,19 +211,19 @@ def test_bad_parameters(client: DecoderClient) -> None:
     ],
 )
 def test_ready_carries_the_sizes_that_the_context_has(
-    sizes: dict[str, int], n_ctx: int, n_ctx_slot: int
+    kind: Changes, sizes: dict[str, int], n_ctx: int, n_ctx_slot: int
 ) -> None:
-    with decoder(**sizes) as a_client:
+    with decoder(**kind, **sizes) as a_client:
         ready = a_client.reports[-1].outputs[-1]
     assert ready == Ready(n_ctx=n_ctx, n_ctx_slot=n_ctx_slot, n_slots=sizes["n_slots"])
 
 
-def test_front_and_decoder_reckon_with_the_same_sizes() -> None:
+def test_front_and_decoder_reckon_with_the_same_sizes(kind: Changes) -> None:
     settings = EngineSettings(
         engine="e", host="h", model_key="k", model_name="m", model_path=STORIES, n_ctx=700
     )
     expected = slot_context(settings, read_gguf(STORIES).n_ctx_train)
-    with decoder(n_ctx=700) as a_client:
+    with decoder(n_ctx=700, **kind) as a_client:
         ready = a_client.reports[-1].outputs[-1]
     assert isinstance(ready, Ready)
     assert (ready.n_ctx, ready.n_ctx_slot) == expected
@@ -175,21 +255,21 @@ def test_a_model_that_cannot_be_loaded(tmp_path: Path, content: bytes | None, me
     assert "\n" not in failed.message
 
 
-def test_stop_ends_it() -> None:
-    with decoder() as client:
+def test_stop_ends_it(kind: Changes) -> None:
+    with decoder(**kind) as client:
         client.send(admit("g", PROMPT, n_predict=400), Stop())
         assert client.wait() == 0
 
 
-def test_signals_are_the_fronts_business() -> None:
-    with decoder() as client:
+def test_signals_are_the_fronts_business(kind: Changes) -> None:
+    with decoder(**kind) as client:
         client.process.send_signal(signal.SIGTERM)
         client.process.send_signal(signal.SIGINT)
         assert client.run_one(admit("g", PROMPT, n_predict=3)).end
 
 
-def test_end_of_file_ends_it_while_it_works() -> None:
-    with decoder() as client:
+def test_end_of_file_ends_it_while_it_works(kind: Changes) -> None:
+    with decoder(**kind) as client:
         client.send(admit("g", PROMPT, ignore_eos=True))
         client.read_until(lambda output: isinstance(output, Emitted))
         client.connection.close()
@@ -209,8 +289,8 @@ sys.stdin.read()
 """
 
 
-def test_a_front_that_is_killed_leaves_no_decoder_behind() -> None:
-    frame = codec.encode(config(model_path=STORIES))
+def test_a_front_that_is_killed_leaves_no_decoder_behind(kind: Changes) -> None:
+    frame = codec.encode(config(**kind))
     words = [sys.executable, "-c", ORPHANER, (LENGTH.pack(len(frame)) + frame).hex()]
     ours, theirs = os.pipe()
     front = subprocess.Popen(

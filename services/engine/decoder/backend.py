@@ -3,14 +3,14 @@
 The real one is llama.cpp's context; the simulated one needs no model. One thread.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from schemas.events import ChoiceEnd
 from schemas.params import Params
 from services.engine.batches import Batch
 from services.engine.decoder.job import Choice, Place
-from services.engine.protocol import ChoiceJob, Emitted
+from services.engine.protocol import ChoiceJob, Command, Emitted, Output
 
 
 class Running(Protocol):
@@ -42,3 +42,10 @@ class Model(Protocol):
     def decode(self, batch: Batch) -> int:
         """Run one batch: DECODED, KV_FULL (nothing happened), or another number: it failed. Blocks."""
         ...
+
+
+class Channel(Protocol):
+    """The way to the front and back; see `Pipe`. Both raise PipeClosed when it is gone."""
+
+    def read_commands(self, *, can_wait: bool) -> list[Command]: ...
+    def write(self, outputs: Iterable[Output]) -> None: ...

@@ -6,9 +6,8 @@ import time
 from schemas.errors import EXCEED_CONTEXT_SIZE, Problem, RequestError
 from schemas.events import ChoiceStart
 from services.engine.batches import DECODED, KV_FULL
-from services.engine.decoder.backend import Model, OpenChoice, Running
+from services.engine.decoder.backend import Channel, Model, OpenChoice, Running
 from services.engine.decoder.job import Place
-from services.engine.decoder.pipe import Pipe
 from services.engine.protocol import (
     Admit,
     Broken,
@@ -31,7 +30,7 @@ class Loop:
     """Runs generations in the slots of one context until it is told to stop."""
 
     def __init__(
-        self, context: Model, open_choice: OpenChoice, scheduler: Scheduler, pipe: Pipe
+        self, context: Model, open_choice: OpenChoice, scheduler: Scheduler, pipe: Channel
     ) -> None:
         self._context = context
         self._open_choice = open_choice

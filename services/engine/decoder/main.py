@@ -1,23 +1,14 @@
 """The decoder process: load, say so, decode until the front is gone."""
 
-import gc
-import logging
 import signal
 import socket
 
-from services.engine.decoder.loop import Loop
 from services.engine.decoder.pipe import Pipe, PipeClosed
-from services.engine.decoder.running import opener
 from services.engine.errors import ModelNotLoadable
-from services.engine.llama.context import Context
-from services.engine.protocol import DecoderConfig, LoadFailed, LoadProgress, Ready
-from services.engine.scheduler import Scheduler, Sizes
+from services.engine.protocol import DecoderConfig, LoadFailed
 
 EXIT_MODEL = 78
 """The model cannot be loaded: starting again would not help (EX_CONFIG)."""
-PROGRESS_STEP = 0.01
-
-log = logging.getLogger(__name__)
 
 
 def run_decoder(fd: int) -> int:
@@ -37,47 +28,21 @@ def run_decoder(fd: int) -> int:
 
 
 def _serve(pipe: Pipe) -> int:
-    config = pipe.read_config()
     try:
-        context = Context(config, _Progress(pipe).report)
+        _run(pipe.read_config(), pipe)
     except ModelNotLoadable as error:
         pipe.write([LoadFailed(message=str(error))])
         return EXIT_MODEL
-    try:
-        ready = Ready(n_ctx=context.n_ctx, n_ctx_slot=context.n_ctx_slot, n_slots=config.n_slots)
-        pipe.write([ready])
-        gc.collect()
-        gc.freeze()  # what is loaded now stays: no collection needs to look at it again
-        Loop(context, opener(context), Scheduler(_sizes(config, context), context), pipe).run()
-    finally:
-        context.close()
     return 0
 
 
-class _Progress:
-    """Tells the front how far loading is, in steps that are worth a frame."""
+def _run(config: DecoderConfig, pipe: Pipe) -> None:
+    """Each kind imports only what it needs: a simulation no llama.cpp."""
+    if config.simulate is None:
+        from services.engine.decoder.computed import run_computed
 
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
-        self._told = 0.0
+        run_computed(config, pipe)
+    else:
+        from services.engine.decoder.simulated import run_simulated
 
-    def report(self, fraction: float) -> bool:
-        """False, which ends the loading, when the front is gone. Called from llama.cpp: never raises."""
-        if self._pipe.is_closed():
-            return False
-        if fraction - self._told >= PROGRESS_STEP or fraction >= 1 > self._told:
-            self._told = fraction
-            try:
-                self._pipe.write([LoadProgress(fraction=fraction)])
-            except PipeClosed:
-                return False
-        return True
-
-
-def _sizes(config: DecoderConfig, context: Context) -> Sizes:
-    return Sizes(
-        n_slots=config.n_slots,
-        n_batch=config.n_batch,
-        n_ubatch=config.n_ubatch,
-        has_float_weights=context.has_float_weights,
-    )
+        run_simulated(config, config.simulate, pipe)

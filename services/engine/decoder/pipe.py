@@ -3,6 +3,7 @@
 The front's death closes its end, which is how a decoder learns that nobody needs it any more.
 """
 
+import select
 import socket
 import struct
 from collections.abc import Iterable, Iterator
@@ -37,6 +38,10 @@ class Pipe:
         while self._fill(can_wait=can_wait and not commands):
             commands += self._commands()
         return commands
+
+    def wait(self, timeout_s: float) -> None:
+        """Block until something has come, or for that many seconds."""
+        select.select([self._connection], [], [], timeout_s)
 
     def write(self, outputs: Iterable[Output]) -> None:
         """Send one report, blocking while the front does not read. Raises PipeClosed."""

@@ -1,0 +1,54 @@
+"""The real decoder: loads a model with llama.cpp and decodes with it. One thread."""
+
+import gc
+
+from services.engine.decoder.loop import Loop
+from services.engine.decoder.pipe import Pipe, PipeClosed
+from services.engine.decoder.running import opener
+from services.engine.llama.context import Context
+from services.engine.protocol import DecoderConfig, LoadProgress, Ready
+from services.engine.scheduler import Scheduler, Sizes
+
+PROGRESS_STEP = 0.01
+
+
+def run_computed(config: DecoderConfig, pipe: Pipe) -> None:
+    """Serve the front until it says Stop. Raises PipeClosed, ModelNotLoadable."""
+    context = Context(config, _Progress(pipe).report)
+    try:
+        ready = Ready(n_ctx=context.n_ctx, n_ctx_slot=context.n_ctx_slot, n_slots=config.n_slots)
+        pipe.write([ready])
+        gc.collect()
+        gc.freeze()  # what is loaded now stays: no collection needs to look at it again
+        Loop(context, opener(context), Scheduler(_sizes(config, context), context), pipe).run()
+    finally:
+        context.close()
+
+
+class _Progress:
+    """Tells the front how far loading is, in steps that are worth a frame."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._told = 0.0
+
+    def report(self, fraction: float) -> bool:
+        """False, which ends the loading, when the front is gone. Called from llama.cpp: never raises."""
+        if self._pipe.is_closed():
+            return False
+        if fraction - self._told >= PROGRESS_STEP or fraction >= 1 > self._told:
+            self._told = fraction
+            try:
+                self._pipe.write([LoadProgress(fraction=fraction)])
+            except PipeClosed:
+                return False
+        return True
+
+
+def _sizes(config: DecoderConfig, context: Context) -> Sizes:
+    return Sizes(
+        n_slots=config.n_slots,
+        n_batch=config.n_batch,
+        n_ubatch=config.n_ubatch,
+        has_float_weights=context.has_float_weights,
+    )

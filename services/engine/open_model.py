@@ -1,0 +1,40 @@
+"""What an engine front reads of its model: header, vocabulary, digest. A simulated one may have none."""
+
+from hashlib import sha256
+
+from services.engine.byte_vocabulary import N_CTX_TRAIN, ByteVocabulary
+from services.engine.compat import model_digest
+from services.engine.config import EngineSettings
+from services.engine.llama.gguf import Gguf, read_gguf
+from services.engine.llama.vocabulary import Vocabulary
+
+SCHEME = "simulated-1"
+"""Changes whenever a simulated decoder says something else: the old one's logs are not continued."""
+
+AnyVocabulary = Vocabulary | ByteVocabulary
+
+
+def open_vocabulary(settings: EngineSettings) -> tuple[Gguf, AnyVocabulary]:
+    """Header and vocabulary. Blocks for file I/O. Raises ModelNotLoadable."""
+    if settings.model_path:
+        header = read_gguf(settings.model_path)
+        return header, Vocabulary(settings.model_path, is_verbose=settings.is_verbose)
+    return _no_header(), ByteVocabulary()
+
+
+def digest_of(settings: EngineSettings, header: Gguf) -> str:
+    """The model's digest; a simulation has another one than the model whose words it uses."""
+    digest = model_digest(settings.model_path, header) if settings.model_path else ""
+    if settings.simulate is None:
+        return digest
+    return sha256(f"{SCHEME}:{digest}".encode()).hexdigest()
+
+
+def _no_header() -> Gguf:
+    return Gguf(
+        metadata={"general.architecture": "simulated", "simulated.context_length": N_CTX_TRAIN},
+        n_params=0,
+        n_tensors=0,
+        n_header_bytes=0,
+        n_file_bytes=0,
+    )
