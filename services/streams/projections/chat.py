@@ -6,7 +6,7 @@ from schemas.events import ChoiceEnd, Progress, Timings
 from services.streams.projections.choice import Choice, Piece
 from services.streams.projections.completion import final_logprobs, merge_choices, shared_fields
 from services.streams.projections.context import Context
-from services.streams.projections.dialect import logprobs_json
+from services.streams.projections.dialect import Manners, logprobs_json
 from services.streams.projections.frames import DONE, data_frame, to_json
 from services.streams.projections.message import Delta, MessageParser, PlainText, message_of
 from services.streams.projections.native import final_json
@@ -22,7 +22,7 @@ CHUNK = "chat.completion.chunk"
 ROLE: Json = {"role": "assistant", "content": None}
 
 
-class Chat:
+class Chat(Manners):
     """Frames of `openai.chat`. new_parser: makes the parser of one choice's text."""
 
     shows_ids = False

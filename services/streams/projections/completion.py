@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from schemas.events import ChoiceEnd, Progress, Timings
 from services.streams.projections.choice import Choice, Piece
 from services.streams.projections.context import Context
-from services.streams.projections.dialect import logprobs_json
+from services.streams.projections.dialect import Manners, logprobs_json
 from services.streams.projections.frames import DONE, data_frame, to_json
 from services.streams.projections.native import NOTHING, final_json, partial_json
 from services.streams.projections.shapes import (
@@ -18,7 +18,7 @@ from services.streams.projections.shapes import (
 )
 
 
-class Completion:
+class Completion(Manners):
     """Frames of `openai.completion`."""
 
     def __init__(self, context: Context) -> None:

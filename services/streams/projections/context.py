@@ -1,25 +1,35 @@
 """What every frame of one answer shares, taken from `requested` and the first `started`."""
 
-from schemas.events import Prompt, Requested, Started
+from schemas.events import Finished, Prompt, Requested, Started
 from schemas.params import RANDOM_SEED, Params
 
 NO_PROMPT = Prompt(ids=())
 
 
 class Context:
-    """id, created (Unix seconds), model, fingerprint: as the answer shows them. params: resolved."""
+    """id, created (Unix seconds), model, fingerprint: as the answer shows them. params: resolved.
+    completed: Unix seconds, None until it is finished."""
 
     def __init__(self, requested: Requested) -> None:
         self.requested = requested
         self.params: Params = requested.params
-        self.id = f"chatcmpl-{requested.generation_id.replace('-', '')}"
+        self.id = f"chatcmpl-{self.hex_id}"
         self.created = requested.created_at_ms // 1000
         self.model = requested.model
         self.fingerprint = requested.fingerprint
+        self.completed: int | None = None
 
     def on_started(self, started: Started) -> None:
         """The engine's word on the parameters counts; only the first attempt is asked."""
         self.params = started.params or self.params
+
+    def on_finished(self, finished: Finished) -> None:
+        self.completed = (finished.at_ms or self.requested.created_at_ms) // 1000
+
+    @property
+    def hex_id(self) -> str:
+        """The generation id as 32 digits: what all ids in an answer are made of."""
+        return self.requested.generation_id.replace("-", "")
 
     def prompt_of(self, choice: int) -> Prompt:
         """Choices are numbered prompt by prompt, n_cmpl of each."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from schemas.events import ChoiceEnd, Progress, Timings
 from services.streams.projections.choice import Choice, Piece
 from services.streams.projections.context import Context
+from services.streams.projections.dialect import Manners
 from services.streams.projections.frames import data_frame, to_json
 from services.streams.projections.settings_json import generation_settings
 from services.streams.projections.shapes import (
@@ -20,7 +21,7 @@ NO_SLOT = -1
 NOTHING = Piece("", (), (), 0)
 
 
-class Native:
+class Native(Manners):
     """Frames of `native.completion`."""
 
     shows_ids = True

@@ -22,7 +22,7 @@ from services.edge.errors import problem_body
 from services.streams.projections.choice import Choice, cut
 from services.streams.projections.context import Context
 from services.streams.projections.dialect import Dialect
-from services.streams.projections.frames import PING, to_json
+from services.streams.projections.frames import to_json
 from services.streams.projections.shapes import progress_timings
 
 
@@ -34,15 +34,25 @@ class Result(NamedTuple):
 
 
 class Projection:
-    """One log in one dialect. Feed it every event in order; it does no I/O and knows no clock."""
+    """One log in one dialect. Feed it every event in order; it does no I/O and knows no clock.
 
-    def __init__(self, requested: Requested, new_dialect: Callable[[Context], Dialect]) -> None:
+    is_streamed: frames, or one body; None: as the client asked.
+    """
+
+    def __init__(
+        self,
+        requested: Requested,
+        new_dialect: Callable[[Context], Dialect],
+        *,
+        is_streamed: bool | None = None,
+    ) -> None:
         self.requested = requested
         self.generation = Generation()
         self._context = Context(requested)
         self._new_dialect = new_dialect
         self._dialect = new_dialect(self._context)
-        self._is_streamed = requested.params.output.stream
+        wanted = requested.params.output.stream
+        self._is_streamed = wanted if is_streamed is None else is_streamed
         self._choices: dict[int, Choice] = {}
 
     def apply(self, event: Event) -> list[bytes]:
@@ -53,6 +63,15 @@ class Projection:
         if isinstance(event, Tokens):
             return self._on_tokens(event)
         return self._on_other(event) if self.is_started else []
+
+    @property
+    def context(self) -> Context:
+        return self._context
+
+    @property
+    def choices(self) -> list[Choice]:
+        """Those that have begun, in order; their texts are gathered where nothing is streamed."""
+        return [self._choices[index] for index in sorted(self._choices)]
 
     @property
     def is_started(self) -> bool:
@@ -85,33 +104,40 @@ class Projection:
         assert self.is_done, "the generation is still running"
         if (problem := self.problem) is not None:
             return Result(problem.status, problem_body(problem))
-        choices = [self._choices[index] for index in sorted(self._choices)]
-        return Result(200, to_json(self._dialect.answer(choices)))
+        return Result(200, to_json(self._dialect.answer(self.choices)))
 
     def _on_other(self, event: Event) -> list[bytes]:
-        if isinstance(event, Started):
-            self._on_started(event)
+        is_first = isinstance(event, Started) and self._on_started(event)
+        if isinstance(event, Finished):
+            self._context.on_finished(event)
         if not self._is_streamed:
             return []
         match event:
+            case Started() if is_first:
+                return self._dialect.start(self.choices)
             case Progress(is_shown=True):
                 return self._on_progress(event)
             case Heartbeat():
-                return [PING]
+                return self._dialect.heartbeat()
             case Finished():
                 return self._dialect.finish()
-            case Failed(problem=problem) if self.failed_before_start is None:
-                return [b"data: %b\n\n" % problem_body(problem)]
+            case Failed(problem=problem):
+                is_started = self.failed_before_start is None
+                return self._dialect.fail(problem, is_started=is_started)
+            case Cancelled():
+                return self._dialect.cancel(event)
             case _:
                 return []
 
-    def _on_started(self, event: Started) -> None:
+    def _on_started(self, event: Started) -> bool:
+        """Whether it is the first attempt."""
         is_first = self.generation.first_started is event
         if is_first:
             self._context.on_started(event)
             self._dialect = self._new_dialect(self._context)
         for start in event.choices:
             self._choice(start.choice).on_attempt(start, is_first=is_first)
+        return is_first
 
     def _on_progress(self, event: Progress) -> list[bytes]:
         choice = self._choice(event.choice)

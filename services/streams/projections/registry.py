@@ -11,6 +11,9 @@ from services.streams.projections.dialect import Dialect
 from services.streams.projections.native import Native
 from services.streams.projections.projection import Projection
 
+LATEST_RENDER = 1
+"""The version in which a log is rendered for a reader who chose another dialect than the client's."""
+
 DIALECTS: dict[tuple[str, int], Callable[[Context], Dialect]] = {
     ("openai.chat", 1): Chat,
     ("openai.completion", 1): Completion,
@@ -18,13 +21,16 @@ DIALECTS: dict[tuple[str, int], Callable[[Context], Dialect]] = {
 }
 
 
-def projection_for(requested: Requested, *, dialect: str | None = None) -> Projection:
-    """The projection of a log, at its beginning. dialect: where not the one that was asked in.
+def projection_for(
+    requested: Requested, *, dialect: str | None = None, is_streamed: bool | None = None
+) -> Projection:
+    """The projection of a log, at its beginning. dialect, is_streamed: where not as it was asked for.
 
     Raises UnknownProjection.
     """
-    key = (dialect or requested.dialect, requested.render)
+    is_own = dialect is None or dialect == requested.dialect
+    key = (dialect or requested.dialect, requested.render if is_own else LATEST_RENDER)
     new_dialect = DIALECTS.get(key)
     if new_dialect is None:
         raise UnknownProjection(f"no projection renders {key[0]} in version {key[1]}")
-    return Projection(requested, new_dialect)
+    return Projection(requested, new_dialect, is_streamed=is_streamed)
