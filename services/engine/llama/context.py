@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from services.engine.batches import Batch
-from services.engine.config import EngineSettings
 from services.engine.context_size import slot_context
 from services.engine.errors import ModelNotLoadable
 from services.engine.llama.batch import LlamaBatch
@@ -41,7 +40,7 @@ class Context:
         self.model = _load(config.model_path, on_progress)
         self.vocab = lib.llama_model_get_vocab(self.model)
         self.n_vocab: int = lib.llama_vocab_n_tokens(self.vocab)
-        self.eog_ids = tuple(i for i in range(self.n_vocab) if _is_eog(self.vocab, i))
+        self.eog_ids = frozenset(i for i in range(self.n_vocab) if _is_eog(self.vocab, i))
         n_ctx, self.n_ctx_slot = _context_sizes(config, lib.llama_model_n_ctx_train(self.model))
         self.pointer = self._make_context(config, n_ctx)
         self._memory = lib.llama_get_memory(self.pointer)
@@ -135,16 +134,7 @@ def _context_sizes(config: DecoderConfig, n_ctx_train: int) -> tuple[int, int]:
     """Tokens over all slots and of one: what the front has reckoned with."""
     if config.n_ctx_slot:
         return config.n_ctx, min(config.n_ctx_slot, n_ctx_train)
-    settings = EngineSettings(
-        engine="",
-        host="",
-        model_key="",
-        model_name="",
-        model_path=config.model_path,
-        n_ctx=config.n_ctx,
-        n_slots=config.n_slots,
-    )
-    return slot_context(settings, n_ctx_train)
+    return slot_context(config, n_ctx_train)
 
 
 def _load(path: str, on_progress: Callable[[float], bool]) -> int:

@@ -24,7 +24,7 @@ class Sampler:
     """
 
     def __init__(
-        self, vocab: int, sampling: Sampling, *, seed: int, n_ctx: int, eog_ids: Sequence[int]
+        self, vocab: int, sampling: Sampling, *, seed: int, n_ctx: int, eog_ids: Iterable[int]
     ) -> None:
         _check(sampling)
         self._vocab = vocab
@@ -66,7 +66,7 @@ class Sampler:
     def close(self) -> None:
         lib.llama_sampler_free(self._chain)
 
-    def _add_biases(self, sampling: Sampling, eog_ids: Sequence[int]) -> None:
+    def _add_biases(self, sampling: Sampling, eog_ids: Iterable[int]) -> None:
         """The request's, ignored ends, and what the model itself wants suppressed: first in the chain."""
         biases = [
             (token, bias) for token, bias in sampling.logit_bias if 0 <= token < self._n_vocab

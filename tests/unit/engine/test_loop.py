@@ -1,0 +1,138 @@
+"""The decode loop over a model that is a list of results: what one failure does to whom."""
+
+from collections.abc import Iterable
+
+from schemas.errors import RequestError
+from schemas.events import ChoiceEnd
+from schemas.params import Params
+from services.engine.batches import Batch
+from services.engine.decoder.job import Choice, Place, Sampled
+from services.engine.decoder.loop import Loop
+from services.engine.protocol import (
+    Admit,
+    Broken,
+    Cancel,
+    ChoiceJob,
+    Command,
+    Emitted,
+    Ended,
+    Output,
+    SlotsStarted,
+    Stop,
+)
+from services.engine.scheduler import Scheduler, Sizes
+from tests.support.decoder_client import admit
+from tests.unit.engine.recording_memory import RecordingMemory
+
+OK, FULL, BAD = 0, 1, -3
+
+
+class ScriptedModel:
+    """Gives the results that it was told to, then OK."""
+
+    n_vocab = 1000
+    n_ctx_slot = 100
+
+    def __init__(self, *results: int) -> None:
+        self.results = list(results)
+        self.batches: list[Batch] = []
+
+    def decode(self, batch: Batch) -> int:
+        self.batches.append(batch)
+        return self.results.pop(0) if self.results else OK
+
+
+class OneLetter:
+    """A choice whose every token is the letter a. Seed 13 cannot be sampled, seed 14 not be opened."""
+
+    closed = 0
+
+    def __init__(self, job: ChoiceJob, params: Params, place: Place) -> None:
+        if job.seed == 14:
+            raise RequestError.invalid("seed 14")
+        self.choice = Choice(job, params, place)
+        self.end: ChoiceEnd | None = None
+
+    def sample(self, row: int, clock_us: int) -> tuple[Emitted, ChoiceEnd | None]:
+        if self.choice.job.seed == 13:
+            raise ZeroDivisionError
+        return self.choice.take(Sampled(id=7, piece=b"a", is_eog=False), clock_us)
+
+    def close(self) -> None:
+        OneLetter.closed += 1
+
+
+class ScriptedPipe:
+    """Commands by step; Stop when they are used up and nothing runs any more."""
+
+    def __init__(self, *steps: list[Command]) -> None:
+        self.steps = list(steps)
+        self.outputs: list[Output] = []
+
+    def read_commands(self, *, can_wait: bool) -> list[Command]:
+        if self.steps:
+            return self.steps.pop(0)
+        return [Stop()] if can_wait else []
+
+    def write(self, outputs: Iterable[Output]) -> None:
+        self.outputs += outputs
+
+
+def run(model: ScriptedModel, *steps: list[Command]) -> list[Output]:
+    pipe = ScriptedPipe(*steps)
+    scheduler = Scheduler(Sizes(n_slots=2), RecordingMemory())
+    Loop(model, OneLetter, scheduler, pipe).run()
+    return pipe.outputs
+
+
+def ends(outputs: list[Output]) -> dict[str, type[Output]]:
+    """How each generation ended."""
+    return {o.generation_id: type(o) for o in outputs if isinstance(o, Ended | Broken)}
+
+
+GOOD = admit("good", (1, 2, 3), n_predict=5)
+
+
+def other(seed: int = 1, n_prompt: int = 9) -> Admit:
+    return admit("other", tuple(range(n_prompt)), seed=seed, n_predict=5)
+
+
+def test_an_error_while_sampling_breaks_that_generation_only() -> None:
+    outputs = run(ScriptedModel(), [GOOD, other(seed=13)])
+    assert ends(outputs) == {"good": Ended, "other": Broken}
+
+
+def test_parameters_that_make_no_choice_break_that_generation_only() -> None:
+    outputs = run(ScriptedModel(), [GOOD, other(seed=14)])
+    assert ends(outputs) == {"good": Ended, "other": Broken}
+    assert not any(isinstance(o, SlotsStarted) and o.generation_id == "other" for o in outputs)
+
+
+def test_a_failed_batch_breaks_those_who_were_in_it() -> None:
+    model = ScriptedModel(OK, BAD)
+    outputs = run(model, [GOOD], [], [other()])
+    assert ends(outputs) == {"good": Broken, "other": Ended}
+
+
+def test_a_full_cache_takes_from_the_idle_first() -> None:
+    model = ScriptedModel(*[OK] * 5, FULL)
+    outputs = run(model, [GOOD], *[[]] * 5, [other()])
+    assert ends(outputs) == {"good": Ended, "other": Ended}
+    assert model.batches[5] == model.batches[6], "the same batch is tried again"
+
+
+def test_a_full_cache_with_nobody_idle_costs_the_largest() -> None:
+    outputs = run(ScriptedModel(FULL), [GOOD, other()])
+    assert ends(outputs) == {"good": Ended, "other": Broken}
+
+
+def test_every_choice_is_closed() -> None:
+    OneLetter.closed = 0
+    endless = admit("endless", (1, 2), ignore_eos=True)
+    run(ScriptedModel(), [GOOD, endless], [], [Cancel(generation_id="endless"), other(seed=13)])
+    assert OneLetter.closed == 3
+
+
+def test_the_same_generation_is_not_admitted_twice() -> None:
+    outputs = run(ScriptedModel(), [GOOD, GOOD])
+    assert len([o for o in outputs if isinstance(o, SlotsStarted)]) == 1
