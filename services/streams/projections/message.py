@@ -8,11 +8,29 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 
+CONTENT = "content"
+THOUGHTS = "reasoning_content"
+CALLS = "tool_calls"
+
+
+class CallHead(NamedTuple):
+    """How a tool call begins. id: the model's own, or one derived from the generation."""
+
+    id: str
+    name: str
+
+
 class Delta(NamedTuple):
-    """An addition to the message. field: its key, e.g. content. text: what is added to its value."""
+    """An addition to the message.
+
+    field: its key: CONTENT, THOUGHTS or CALLS. text: what is added to its value; of a call, to its
+    arguments. call: number of the tool call, from 0. head: only in the first delta of a call.
+    """
 
     field: str
     text: str
+    call: int = 0
+    head: CallHead | None = None
 
 
 class MessageParser(Protocol):
