@@ -1,0 +1,1 @@
+"""`make bench`: what the platform costs and how fast it is, measured from outside."""
