@@ -58,6 +58,14 @@ def problem_response(
     )
 
 
+def anthropic_problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    """The same for clients that look for Anthropic's `{"type": "error", "error": …}`."""
+    response = problem_response(problem, headers=headers)
+    response.body = b'{"type":"error",' + bytes(response.body)[1:]
+    response.headers["content-length"] = str(len(response.body))
+    return response
+
+
 def install_error_handlers(app: Starlette, *, unavailable: Iterable[type[Exception]] = ()) -> None:
     """Map every exception of a route to a response.
 

@@ -1,13 +1,25 @@
 """How a client gets its answer: read from the log, as everybody else's reader does."""
 
+from typing import Protocol
+
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from schemas.errors import Problem
 from services.edge.disconnect import unless_gone
 from services.edge.errors import JSON_TYPE, problem_response
 from services.edge.sse import SseResponse
 from services.gateway.cancellation import LogEnder
 from services.streams.tape import Tape
+
+
+class Refuse(Protocol):
+    """An error as a response; headers go along."""
+
+    def __call__(
+        self, problem: Problem, /, *, headers: dict[str, str] | None = None
+    ) -> Response: ...
+
 
 GENERATION_HEADER = "x-generation-id"
 CLIENT_GONE = "client_gone"
@@ -19,18 +31,21 @@ class Answers:
     def __init__(self, ender: LogEnder) -> None:
         self._ender = ender
 
-    async def respond(self, request: Request, tape: Tape) -> Response:
-        """The response for an admitted request. Takes over the hold on `tape`.
+    async def respond(
+        self, request: Request, tape: Tape, refuse: Refuse = problem_response
+    ) -> Response:
+        """The response for an admitted request. Takes over the hold on `tape`. refuse: what an error
+        looks like.
 
         Nothing is sent before a slot is taken, so what fails until then has a status of its own.
         Raises ClientDisconnect, after the generation was cancelled where nobody may come back for it.
         """
         with tape:
             if tape.projection.requested.params.output.stream:
-                return await self._stream(request, tape)
-            return await self._whole(request, tape)
+                return await self._stream(request, tape, refuse)
+            return await self._whole(request, tape, refuse)
 
-    async def _whole(self, request: Request, tape: Tape) -> Response:
+    async def _whole(self, request: Request, tape: Tape, refuse: Refuse) -> Response:
         try:
             await unless_gone(request, tape.wait_done())
         except ClientDisconnect:
@@ -38,11 +53,11 @@ class Answers:
             raise
         problem = tape.projection.problem
         if problem is not None:
-            return problem_response(problem, headers=_headers(tape))
+            return refuse(problem, headers=_headers(tape))
         status, body = tape.result()
         return Response(body, status, _headers(tape), media_type=JSON_TYPE)
 
-    async def _stream(self, request: Request, tape: Tape) -> Response:
+    async def _stream(self, request: Request, tape: Tape, refuse: Refuse) -> Response:
         is_resumable = tape.projection.requested.conversation is not None
         try:
             await unless_gone(request, tape.wait_started())
@@ -52,7 +67,7 @@ class Answers:
             raise
         problem = tape.projection.failed_before_start
         if problem is not None:
-            return problem_response(problem, headers=_headers(tape))
+            return refuse(problem, headers=_headers(tape))
         on_gone = None if is_resumable else lambda: self._cancel(tape)
         return SseResponse(tape.read(), on_disconnect=on_gone, headers=_headers(tape))
 

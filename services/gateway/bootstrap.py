@@ -16,6 +16,7 @@ from services.gateway.admission import Admission
 from services.gateway.answer import Answers
 from services.gateway.cancellation import LogEnder
 from services.gateway.config import GatewaySettings
+from services.gateway.counting import COUNTED_OF_PATH, CountingRoutes, TokenCounter
 from services.gateway.engines import Engines
 from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
 from services.gateway.info import InfoRoutes
@@ -23,6 +24,7 @@ from services.gateway.models import ServedModel
 from services.gateway.readiness import install_readiness
 from services.gateway.vocabulary import VocabularyRoutes
 from services.streams.conversations import Conversations
+from services.streams.errors import StreamsError
 from services.streams.hub import Hub
 
 
@@ -58,6 +60,7 @@ def create_app(
         settings=settings,
     )
     _add_generating_routes(app, GeneratingRoutes(admission, Answers(ender), settings))
+    _add_counting_routes(app, CountingRoutes(TokenCounter(engines), settings))
     _add_info_routes(app, InfoRoutes(model, engines, settings))
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
     _install_manners(app, settings, model)
@@ -70,6 +73,11 @@ def create_app(
 def _add_generating_routes(app: FastAPI, routes: GeneratingRoutes) -> None:
     for path, dialect in DIALECT_OF_PATH.items():
         app.router.add_route(path, routes.endpoint(dialect), methods=["POST"])
+
+
+def _add_counting_routes(app: FastAPI, routes: CountingRoutes) -> None:
+    for path, counted in COUNTED_OF_PATH.items():
+        app.router.add_route(path, routes.endpoint(counted), methods=["POST"])
 
 
 def _add_info_routes(app: FastAPI, routes: InfoRoutes) -> None:
@@ -92,7 +100,7 @@ def _add_vocabulary_routes(app: FastAPI, routes: VocabularyRoutes) -> None:
 
 def _install_manners(app: FastAPI, settings: GatewaySettings, model: ServedModel) -> None:
     """What is added last comes first: preflights need no model, and a 503 needs no key."""
-    install_error_handlers(app, unavailable=(BusError,))
+    install_error_handlers(app, unavailable=(BusError, StreamsError))
     install_body_handlers(app)
     install_auth(app, settings.api_keys)
     install_readiness(app, model)

@@ -7,11 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from schemas.errors import RequestError
-from services.edge.body import JsonObject, read_json
+from services.edge.body import BodyTooLarge, JsonObject, read_json
+from services.edge.errors import anthropic_problem_response, problem_response
 from services.gateway.admission import Admission, Ask
-from services.gateway.answer import Answers
+from services.gateway.answer import Answers, Refuse
 from services.gateway.config import GatewaySettings
-from services.gateway.dialects import native, openai_chat, openai_completion
+from services.gateway.dialects import anthropic, native, openai_chat, openai_completion
 from services.gateway.dialects.fields import NativeRequest
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -21,21 +22,25 @@ MAX_CONVERSATION_CHARS = 1024
 
 
 class Dialect(NamedTuple):
-    """name: of the projection. translate: the client's JSON into native names."""
+    """name: of the projection. translate: the client's JSON into native names. refuse: what an error
+    looks like."""
 
     name: str
     translate: Callable[[JsonObject], NativeRequest]
+    refuse: Refuse = problem_response
 
 
 CHAT = Dialect(openai_chat.DIALECT, openai_chat.translate)
 COMPLETION = Dialect(openai_completion.DIALECT, openai_completion.translate)
 NATIVE = Dialect(native.DIALECT, native.translate)
+MESSAGES = Dialect(anthropic.DIALECT, anthropic.translate, anthropic_problem_response)
 DIALECT_OF_PATH = {
     "/completion": NATIVE,
     "/completions": NATIVE,
     "/v1/completions": COMPLETION,
     "/chat/completions": CHAT,
     "/v1/chat/completions": CHAT,
+    "/v1/messages": MESSAGES,
 }
 
 
@@ -51,18 +56,25 @@ class GeneratingRoutes:
         """The endpoint that speaks `dialect`."""
 
         async def generate(request: Request) -> Response:
-            body = await read_json(request, self._settings.max_body_bytes)
-            ask = Ask(
-                dialect=dialect.name,
-                body=body,
-                native=dialect.translate(body),
-                caller=request.state.caller,
-                conversation=conversation_of(request),
-            )
-            tape = await self._admission.admit(ask)
-            return await self._answers.respond(request, tape)
+            try:
+                tape = await self._admission.admit(await self._read(request, dialect))
+            except BodyTooLarge:
+                raise  # the rest of the body is still to be thrown away
+            except RequestError as error:
+                return dialect.refuse(error.problem)
+            return await self._answers.respond(request, tape, dialect.refuse)
 
         return generate
+
+    async def _read(self, request: Request, dialect: Dialect) -> Ask:
+        body = await read_json(request, self._settings.max_body_bytes)
+        return Ask(
+            dialect=dialect.name,
+            body=body,
+            native=dialect.translate(body),
+            caller=request.state.caller,
+            conversation=conversation_of(request),
+        )
 
 
 def conversation_of(request: Request) -> str | None:

@@ -30,7 +30,12 @@ from schemas.params import GrammarTrigger, Limits, Output, Params, Sampling
 
 GENERATION_ID = "01936b5e-4c00-7abc-8def-0123456789ab"
 CREATED_AT_MS = 1_795_982_960_123
-DIALECTS = ("openai.chat", "openai.completion", "native.completion")
+DIALECTS = (
+    "openai.chat",
+    "openai.completion",
+    "native.completion",
+    "anthropic.messages",
+)
 
 Case = list[Event]
 

@@ -74,6 +74,9 @@ def streamed_text(body: str) -> str:
 def _text_of(frame: dict[str, Any]) -> str:
     if "content" in frame:
         return frame["content"]
+    if str(frame.get("type", "")).endswith("delta"):
+        delta = frame["delta"]
+        return delta if isinstance(delta, str) else delta.get("text", "")
     if not frame.get("choices"):
         return ""
     choice = frame["choices"][0]

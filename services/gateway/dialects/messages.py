@@ -17,14 +17,14 @@ MEDIA_PARTS = {
 }
 
 
-def check_messages(value: object) -> None:
-    """Raise RequestError unless `value` is a non-empty list of messages."""
+def check_messages(value: object, *, allows_none: bool = False) -> None:
+    """Raise RequestError unless `value` is a list of messages. allows_none: the list may be empty."""
     if value is None:
         raise RequestError.invalid("'messages' is required", "messages")
     messages = as_list(value)
     if messages is None:
         raise RequestError.invalid("Expected 'messages' to be an array", "messages")
-    if not messages:
+    if not messages and not allows_none:
         raise RequestError.invalid("'messages' must hold at least one message", "messages")
     for number, message in enumerate(messages):
         _check_message(message, f"messages[{number}]")

@@ -21,24 +21,24 @@ DEFAULT_TOP_LOGPROBS = 20
 TEXT_FORMATS = ("", "text")
 
 
-def translate(body: JsonObject) -> NativeRequest:
-    """A chat completion under native names. Raises RequestError.
+def translate(body: JsonObject, *, allows_none: bool = False) -> NativeRequest:
+    """A chat completion under native names. allows_none: there may be no messages. Raises RequestError.
 
     `messages`, `tools` and what else the template takes stay as they are, checked; what
     llama-server takes beyond OpenAI's fields (samplers, grammar …) goes through.
     """
-    native = translate_template(body)
+    native = translate_template(body, allows_none=allows_none)
     return NativeRequest(kind="chat", body=native, is_stream=optional_bool(native, "stream"))
 
 
-def translate_template(body: JsonObject) -> JsonObject:
+def translate_template(body: JsonObject, *, allows_none: bool = False) -> JsonObject:
     """What /apply-template and /v1/chat/completions share. Raises RequestError."""
     present = without_nulls(body)
     probs = _n_probs(present)
     native = common_fields(
         {k: v for k, v in present.items() if k not in ("logprobs", "top_logprobs")}
     )
-    check_messages(native.get("messages"))
+    check_messages(native.get("messages"), allows_none=allows_none)
     has_tools = check_tools(native.get("tools"))
     native["tool_choice"] = tool_choice(native.get("tool_choice"))
     _check_template_fields(native)

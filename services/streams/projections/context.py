@@ -2,6 +2,7 @@
 
 from schemas.events import Finished, Prompt, Requested, Started
 from schemas.params import RANDOM_SEED, Params
+from services.streams.projections.message import MessageParser, PlainText
 
 NO_PROMPT = Prompt(ids=())
 
@@ -30,6 +31,10 @@ class Context:
     def hex_id(self) -> str:
         """The generation id as 32 digits: what all ids in an answer are made of."""
         return self.requested.generation_id.replace("-", "")
+
+    def new_parser(self) -> MessageParser:
+        """A parser for the text of one choice, as this model writes its messages."""
+        return PlainText()
 
     def prompt_of(self, choice: int) -> Prompt:
         """Choices are numbered prompt by prompt, n_cmpl of each."""

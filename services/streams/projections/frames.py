@@ -15,6 +15,11 @@ def data_frame(value: object) -> bytes:
     return b"data: %b\n\n" % orjson.dumps(value)
 
 
+def event_frame(name: str, value: object) -> bytes:
+    """A frame with a named event."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), orjson.dumps(value))
+
+
 def numbered(frame: bytes, number: int) -> bytes:
     """`frame` with the event id that a resuming client sends back. number: from 1."""
     return b"id: %d\n%b" % (number, frame)

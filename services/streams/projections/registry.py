@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from schemas.events import Requested
 from services.streams.errors import UnknownProjection
+from services.streams.projections.anthropic import Anthropic
 from services.streams.projections.chat import Chat
 from services.streams.projections.completion import Completion
 from services.streams.projections.context import Context
@@ -18,6 +19,7 @@ DIALECTS: dict[tuple[str, int], Callable[[Context], Dialect]] = {
     ("openai.chat", 1): Chat,
     ("openai.completion", 1): Completion,
     ("native.completion", 1): Native,
+    ("anthropic.messages", 1): Anthropic,
 }
 
 

@@ -23,6 +23,7 @@ GENERATING = [
     ("/v1/completions", {"prompt": "hi"}),
     ("/chat/completions", {"messages": MESSAGES}),
     (CHAT, {"messages": MESSAGES}),
+    ("/v1/messages", {"messages": MESSAGES}),
 ]
 
 
@@ -44,7 +45,7 @@ async def test_a_streamed_answer(
     response = await gateway.client.post(path, json={**body, "stream": True})
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/event-stream"
-    is_openai = path not in ("/completion", "/completions")
+    is_openai = path not in ("/completion", "/completions", "/v1/messages")
     assert (frames_of(response.text)[-1] == "[DONE]") == is_openai
     assert streamed_text(response.text) == TEXT
 

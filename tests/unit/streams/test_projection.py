@@ -45,7 +45,7 @@ def frames_of(events: Iterable[Event]) -> list[bytes]:
 
 
 def bodies_of(frames: Sequence[bytes]) -> list[dict[str, object]]:
-    texts = [frame.removeprefix(b"data: ") for frame in frames]
+    texts = [frame.partition(b"data: ")[2] for frame in frames]
     return [json.loads(text) for text in texts if text.startswith(b"{")]
 
 
@@ -53,7 +53,10 @@ def text_of(body: dict[str, object]) -> str:
     """What a frame adds to the text of its choice, in any dialect."""
     if "content" in body:
         return str(body["content"])
-    choices = body["choices"]
+    if str(body.get("type")).endswith("delta"):
+        delta = body["delta"]
+        return delta if isinstance(delta, str) else delta.get("text", "")  # type: ignore[union-attr]
+    choices = body.get("choices", [])
     assert isinstance(choices, list)
     if not choices:
         return ""
