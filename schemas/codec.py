@@ -1,6 +1,11 @@
-"""Messages to and from MessagePack bytes. Thread-safe, no state."""
+"""Messages to and from MessagePack bytes. Thread-safe, no state.
 
-from typing import TypeVar
+Typed messages go through msgspec's encoder and decoders, which write and read the same bytes as
+`msgpack` in a fraction of the time; `msgpack` reads what has no type yet.
+"""
+
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import msgpack
 import msgspec
@@ -10,6 +15,7 @@ from schemas.struct import Message
 
 T = TypeVar("T")
 MAX_NESTING = 1024
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 def to_builtins(message: object) -> object:
@@ -40,10 +46,19 @@ def convert(value: object, kind: type[T]) -> T:
         raise SchemaError(f"not a {getattr(kind, '__name__', kind)}: {error}") from error
 
 
-def encode(message: Message) -> bytes:
-    return pack(to_builtins(message))
+def encode(message: "Message | list[Message]") -> bytes:
+    return _ENCODER.encode(message)
 
 
 def decode(data: bytes, kind: type[T]) -> T:
     """Bytes as one message of `kind`. Raises SchemaError."""
-    return convert(unpack(data), kind)
+    try:
+        return decoder(kind).decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SchemaError(f"not a {getattr(kind, '__name__', kind)}: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def decoder(kind: Any) -> "msgspec.msgpack.Decoder[Any]":
+    """The decoder of a type. It raises msgspec.DecodeError, UnicodeDecodeError or RecursionError."""
+    return msgspec.msgpack.Decoder(kind)

@@ -14,6 +14,8 @@ Times are microseconds since the attempt's `started` (`elapsed_us`) or Unix mill
 
 from typing import cast
 
+import msgspec
+
 from schemas import codec
 from schemas.errors import Problem, SchemaError
 from schemas.params import Params
@@ -309,15 +311,26 @@ _KIND_OF_TAG: dict[str, type[Message]] = {
 }
 
 
+_TODAYS = codec.decoder(Event | list[Event])
+
+
 def encode_entry(events: "tuple[Event, ...] | list[Event]") -> bytes:
     """The bytes of one log entry: a map for one event, an array of maps for several."""
-    if len(events) == 1:
-        return codec.encode(events[0])
-    return codec.pack([codec.to_builtins(event) for event in events])
+    return codec.encode(events[0] if len(events) == 1 else list(events))
 
 
 def decode_entry(data: bytes) -> tuple[Event, ...]:
     """The events of one log entry, upcast to today's versions. Raises SchemaError."""
+    try:
+        value = cast("Event | list[Event]", _TODAYS.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _decode_slowly(data)
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _decode_slowly(data: bytes) -> tuple[Event, ...]:
+    """Entries with events of unknown types, and those that are none. (There is only version 1 so
+    far; a kind that has a second one must come here to be upcast.)"""
     value = codec.unpack(data)
     maps = cast("list[object]", value) if isinstance(value, list) else [value]
     return tuple(event for item in maps if (event := _decode_event(item)) is not None)
