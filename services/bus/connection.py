@@ -9,13 +9,13 @@ from typing import Any, TypeVar, cast
 
 import nats
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.client import JetStreamContext
 
 from services.bus.config import BusSettings
 from services.bus.errors import BusUnavailable
+from services.bus.lean_client import LeanClient
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Bus:
 
     def __init__(self, settings: BusSettings) -> None:
         self.settings = settings
-        self.nc: Client = Client()
+        self.nc = LeanClient()
         self.js: JetStreamContext = self.nc.jetstream(timeout=API_TIMEOUT_S)
         self._on_reconnect: list[Callable[[], None]] = []
         self._on_disconnect: list[Callable[[], None]] = []

@@ -3,10 +3,11 @@
 import asyncio
 import json
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import nats.errors
-from nats.aio.msg import Msg
 
+from services.bus import header
 from services.bus.connection import Bus
 from services.bus.errors import BusUnavailable
 from services.bus.inbox import Inbox
@@ -15,12 +16,24 @@ BATCH = 512
 BATCH_TIMEOUT_S = 5.0
 
 
+class Stored(NamedTuple):
+    """One stored message. headers: its header block, which holds Nats-Sequence and Nats-Subject."""
+
+    headers: bytes
+    data: bytes
+
+    @property
+    def seq(self) -> int:
+        """Its stream sequence."""
+        return header.number(self.headers, "Nats-Sequence")
+
+
 @dataclass
 class _Batch:
     """Replies to one request. has_more: resolved by the end-of-batch message."""
 
     has_more: asyncio.Future[bool]
-    messages: list[Msg] = field(default_factory=list[Msg])
+    messages: list[Stored] = field(default_factory=list[Stored])
 
 
 class DirectReader:
@@ -29,15 +42,15 @@ class DirectReader:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._inbox = Inbox(bus, self._on_reply)
-        self._batches: dict[str, _Batch] = {}
+        self._batches: dict[bytes, _Batch] = {}
         bus.on_disconnect(self._fail_all)
 
-    async def read(self, stream: str, subject: str, from_seq: int = 1) -> list[Msg]:
+    async def read(self, stream: str, subject: str, from_seq: int = 1) -> list[Stored]:
         """All stored messages of `subject` with a sequence ≥ from_seq, as one replica knows them.
 
-        Their headers hold Nats-Sequence and Nats-Subject. Raises BusUnavailable.
+        Raises BusUnavailable.
         """
-        found: list[Msg] = []
+        found: list[Stored] = []
         while True:
             query: dict[str, object] = {
                 "batch": BATCH,
@@ -48,11 +61,13 @@ class DirectReader:
             found += batch.messages
             if not batch.has_more.result() or not batch.messages:
                 return found
-            from_seq = sequence_of(batch.messages[-1]) + 1
+            from_seq = batch.messages[-1].seq + 1
 
     async def _read_batch(self, stream: str, query: dict[str, object]) -> _Batch:
         try:
-            token = await self._inbox.new_token()
+            if not self._inbox.is_open:
+                await self._inbox.open()
+            token = self._inbox.new_token()
             batch = _Batch(asyncio.get_running_loop().create_future())
             self._batches[token] = batch
             await self._send(stream, query, token, batch)
@@ -60,7 +75,9 @@ class DirectReader:
             raise BusUnavailable(f"cannot read stream {stream}: {error!r}") from error
         return batch
 
-    async def _send(self, stream: str, query: dict[str, object], token: str, batch: _Batch) -> None:
+    async def _send(
+        self, stream: str, query: dict[str, object], token: bytes, batch: _Batch
+    ) -> None:
         try:
             target = f"$JS.API.DIRECT.GET.{stream}"
             reply = self._inbox.subject_of(token)
@@ -70,27 +87,23 @@ class DirectReader:
         finally:
             self._batches.pop(token, None)
 
-    def _on_reply(self, token: str, message: Msg) -> None:
+    def _on_reply(self, token: bytes, headers: bytes, data: bytes) -> None:
         batch = self._batches.get(token)
         if batch is None or batch.has_more.done():
             return
-        headers = message.headers or {}
-        status = headers.get("Status")
-        if status is None:
-            batch.messages.append(message)
-        elif status == "204":
-            batch.has_more.set_result(headers.get("Nats-Num-Pending", "0") != "0")
-        elif status == "404":
+        status = header.status(headers)
+        if not status:
+            batch.messages.append(Stored(headers, data))
+        elif status == b"204":
+            batch.has_more.set_result(header.field(headers, "Nats-Num-Pending") not in (None, b"0"))
+        elif status == b"404":
             batch.has_more.set_result(False)
         else:
-            batch.has_more.set_exception(BusUnavailable(f"direct get answered {status}"))
+            error = BusUnavailable(f"direct get answered {status.decode('ascii', 'replace')}")
+            batch.has_more.set_exception(error)
 
     def _fail_all(self) -> None:
         for batch in self._batches.values():
             if not batch.has_more.done():
-                batch.has_more.set_exception(BusUnavailable("the connection to the broker broke"))
-
-
-def sequence_of(message: Msg) -> int:
-    """Stream sequence of a message read by Direct Get or republished."""
-    return int((message.headers or {})["Nats-Sequence"])
+                error = BusUnavailable("the connection to the broker broke")
+                batch.has_more.set_exception(error)

@@ -1,43 +1,46 @@
 """One wildcard reply inbox for many requests that may get several replies each."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-
-from nats.aio.msg import Msg
+from collections.abc import Callable
 
 from services.bus.connection import Bus
 
+OnReply = Callable[[bytes, bytes, bytes], None]
+"""Takes token, header block and data of a reply."""
+
 
 class Inbox:
-    """Hands replies to `on_reply(token, message)`; subscribes at first use."""
+    """Hands replies to `on_reply`; subscribes at first use."""
 
-    def __init__(self, bus: Bus, on_reply: Callable[[str, Msg], None]) -> None:
+    def __init__(self, bus: Bus, on_reply: OnReply) -> None:
         self._bus = bus
         self._on_reply = on_reply
         self._prefix = ""
+        self._n_prefix = 0
         self._n_tokens = 0
         self._lock = asyncio.Lock()
 
-    async def new_token(self) -> str:
+    async def open(self) -> None:
+        """Subscribe, unless that was done. Raises nats errors."""
+        async with self._lock:
+            if self._prefix:
+                return
+            prefix = self._bus.nc.new_inbox() + "."
+            self._n_prefix = len(prefix)
+            await self._bus.nc.subscribe_direct(prefix + "*", self._receive)
+            self._prefix = prefix
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._prefix)
+
+    def new_token(self) -> bytes:
         """A token for one more request; its reply subject is `subject_of(token)`."""
-        if not self._prefix:
-            async with self._lock:
-                await self._subscribe()
         self._n_tokens += 1
-        return str(self._n_tokens)
+        return b"%d" % self._n_tokens
 
-    def subject_of(self, token: str) -> str:
-        return self._prefix + token
+    def subject_of(self, token: bytes) -> str:
+        return self._prefix + token.decode()
 
-    async def _subscribe(self) -> None:
-        if self._prefix:
-            return
-        prefix = self._bus.nc.new_inbox() + "."
-        await self._bus.nc.subscribe(prefix + "*", cb=self._on_message())
-        self._prefix = prefix
-
-    def _on_message(self) -> Callable[[Msg], Awaitable[None]]:
-        async def on_message(message: Msg) -> None:
-            self._on_reply(message.subject.rsplit(".", 1)[1], message)
-
-        return on_message
+    def _receive(self, subject: bytes, headers: bytes, data: bytes) -> None:
+        self._on_reply(subject[self._n_prefix :], headers, data)

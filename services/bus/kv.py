@@ -13,6 +13,7 @@ from typing import NamedTuple
 from nats.aio.msg import Msg
 from nats.js.errors import NotFoundError
 
+from services.bus import header
 from services.bus.ack_pipe import AckPipe, PublishRefused
 from services.bus.connection import Bus, unsubscribe
 from services.bus.direct_get import DirectReader
@@ -78,9 +79,9 @@ class Bucket:
         reader = self._bus.part(DirectReader)
         found: dict[str, bytes] = {}
         for message in await reader.read(self._stream, self._prefix + pattern):
-            headers = message.headers or {}
-            key = headers["Nats-Subject"][len(self._prefix) :]
-            if _is_tombstone(headers):
+            subject = header.field(message.headers, "Nats-Subject") or b""
+            key = subject.decode()[len(self._prefix) :]
+            if any(header.field(message.headers, name) for name in TOMBSTONE_HEADERS):
                 found.pop(key, None)
             else:
                 found[key] = message.data

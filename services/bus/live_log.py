@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from schemas import subjects
 from schemas.errors import SchemaError
 from schemas.events import decode_entry
+from services.bus import header
 from services.bus.connection import Bus, unsubscribe
 from services.bus.errors import BusUnavailable
 from services.bus.log import Entry, read_log
@@ -58,7 +58,7 @@ class LiveLog:
         """
         self._last_seq = after_seq
         subject = subjects.live(self._generation_id)
-        self._subscription = await self._bus.nc.subscribe(subject, cb=self._on_message)
+        self._subscription = await self._bus.nc.subscribe_direct(subject, self._receive)
         self._forget_reconnect = self._bus.on_reconnect(self._fill_later)
         self._arm()
         if not is_new:
@@ -76,16 +76,15 @@ class LiveLog:
         subscription, self._subscription = self._subscription, None
         await unsubscribe(subscription)
 
-    async def _on_message(self, message: Msg) -> None:
-        headers = message.headers or {}
+    def _receive(self, _subject: bytes, headers: bytes, data: bytes) -> None:
         try:
             entry = Entry(
-                int(headers["Nats-Sequence"]),
-                int(headers["Nats-Last-Sequence"]),
-                decode_entry(message.data),
-                message.data,
+                header.number(headers, "Nats-Sequence"),
+                header.number(headers, "Nats-Last-Sequence"),
+                decode_entry(data),
+                data,
             )
-        except (KeyError, ValueError, SchemaError):
+        except (KeyError, SchemaError):
             log.exception("action=live_entry_unreadable generation=%s", self._generation_id)
             return
         self._take_live(entry)

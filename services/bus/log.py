@@ -14,7 +14,7 @@ from schemas.events import Event, Requested, decode_entry, encode_entry
 from schemas.generation import Generation, apply_entry
 from services.bus.ack_pipe import AckPipe, PublishRefused
 from services.bus.connection import Bus
-from services.bus.direct_get import DirectReader, sequence_of
+from services.bus.direct_get import DirectReader
 from services.bus.errors import (
     BusUnavailable,
     Fenced,
@@ -149,7 +149,7 @@ async def _read_once(bus: Bus, generation_id: str, after_seq: int) -> list[Entry
     entries: list[Entry] = []
     previous = after_seq
     for message in messages:
-        seq = sequence_of(message)
+        seq = message.seq
         entries.append(Entry(seq, previous, decode_entry(message.data), message.data))
         previous = seq
     return entries
