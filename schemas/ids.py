@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import time
 import uuid
 
@@ -30,6 +31,17 @@ def is_generation_id(text: str) -> bool:
         return str(uuid.UUID(text)) == text
     except ValueError:
         return False
+
+
+def generation_id_of(shown: str, prefix: str = "") -> str | None:
+    """The generation id that an id in an answer (`resp_<32 digits>`) derives from; None if it is none.
+
+    prefix: what must stand before the digits.
+    """
+    digits = shown.removeprefix(prefix)
+    if not shown.startswith(prefix) or re.fullmatch("[0-9a-f]{32}", digits) is None:
+        return None
+    return str(uuid.UUID(digits))
 
 
 def new_short_id(prefix: str) -> str:

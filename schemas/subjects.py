@@ -13,6 +13,7 @@
     $KV.presence.<kind>.<id>             who is alive                     bucket presence (keys expire)
     $KV.models.<model_key>               what gateways know of a model    bucket models
     $KV.conversations.<h>.<h>            conversation → generation        bucket conversations
+    $KV.conversations.forgotten.<id>     its owner wants it gone          bucket conversations
 
 Model names, conversation ids and callers are hashed: they never stand in a subject.
 """
@@ -91,3 +92,8 @@ def conversation_key(caller: str, conversation_id: str) -> str:
 def conversation_variants(caller: str, base: str) -> str:
     """Key filter of all `<base>` and `<base>::<model>` conversations of one caller."""
     return f"{_hash('conversation', caller, base)}.*"
+
+
+def forgotten_key(generation_id: str) -> str:
+    """Key that stands for: readers shall not find that generation any more. No hash looks like it."""
+    return f"forgotten.{generation_id}"

@@ -32,17 +32,22 @@ class Answers:
         self._ender = ender
 
     async def respond(
-        self, request: Request, tape: Tape, refuse: Refuse = problem_response
+        self,
+        request: Request,
+        tape: Tape,
+        refuse: Refuse = problem_response,
+        *,
+        outlives_client: bool = False,
     ) -> Response:
         """The response for an admitted request. Takes over the hold on `tape`. refuse: what an error
-        looks like.
+        looks like. outlives_client: the generation goes on when the client hangs up.
 
         Nothing is sent before a slot is taken, so what fails until then has a status of its own.
         Raises ClientDisconnect, after the generation was cancelled where nobody may come back for it.
         """
         with tape:
             if tape.projection.requested.params.output.stream:
-                return await self._stream(request, tape, refuse)
+                return await self._stream(request, tape, refuse, outlives_client)
             return await self._whole(request, tape, refuse)
 
     async def _whole(self, request: Request, tape: Tape, refuse: Refuse) -> Response:
@@ -53,12 +58,14 @@ class Answers:
             raise
         problem = tape.projection.problem
         if problem is not None:
-            return refuse(problem, headers=_headers(tape))
+            return refuse(problem, headers=headers_of(tape))
         status, body = tape.result()
-        return Response(body, status, _headers(tape), media_type=JSON_TYPE)
+        return Response(body, status, headers_of(tape), media_type=JSON_TYPE)
 
-    async def _stream(self, request: Request, tape: Tape, refuse: Refuse) -> Response:
-        is_resumable = tape.projection.requested.conversation is not None
+    async def _stream(
+        self, request: Request, tape: Tape, refuse: Refuse, outlives_client: bool
+    ) -> Response:
+        is_resumable = outlives_client or tape.projection.requested.conversation is not None
         try:
             await unless_gone(request, tape.wait_started())
         except ClientDisconnect:
@@ -67,13 +74,13 @@ class Answers:
             raise
         problem = tape.projection.failed_before_start
         if problem is not None:
-            return refuse(problem, headers=_headers(tape))
+            return refuse(problem, headers=headers_of(tape))
         on_gone = None if is_resumable else lambda: self._cancel(tape)
-        return SseResponse(tape.read(), on_disconnect=on_gone, headers=_headers(tape))
+        return SseResponse(tape.read(), on_disconnect=on_gone, headers=headers_of(tape))
 
     async def _cancel(self, tape: Tape) -> None:
         await self._ender.cancel(tape.generation_id, CLIENT_GONE, state=tape.generation)
 
 
-def _headers(tape: Tape) -> dict[str, str]:
+def headers_of(tape: Tape) -> dict[str, str]:
     return {GENERATION_HEADER: tape.generation_id}

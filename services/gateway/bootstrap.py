@@ -22,9 +22,12 @@ from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
 from services.gateway.info import InfoRoutes
 from services.gateway.models import ServedModel
 from services.gateway.readiness import install_readiness
+from services.gateway.responses import ResponsesRoutes
+from services.gateway.stored_responses import StoredResponses
 from services.gateway.vocabulary import VocabularyRoutes
 from services.streams.conversations import Conversations
 from services.streams.errors import StreamsError
+from services.streams.forgotten import Forgotten
 from services.streams.hub import Hub
 
 
@@ -59,8 +62,13 @@ def create_app(
         ender=ender,
         settings=settings,
     )
-    _add_generating_routes(app, GeneratingRoutes(admission, Answers(ender), settings))
-    _add_counting_routes(app, CountingRoutes(TokenCounter(engines), settings))
+    answers, counter = Answers(ender), TokenCounter(engines)
+    stored = StoredResponses(hub.logs, Forgotten(conversations.keys))
+    _add_generating_routes(app, GeneratingRoutes(admission, answers, settings))
+    _add_responses_routes(
+        app, ResponsesRoutes(admission, answers, stored, counter, ender, settings)
+    )
+    _add_counting_routes(app, CountingRoutes(counter, settings))
     _add_info_routes(app, InfoRoutes(model, engines, settings))
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
     _install_manners(app, settings, model)
@@ -73,6 +81,17 @@ def create_app(
 def _add_generating_routes(app: FastAPI, routes: GeneratingRoutes) -> None:
     for path, dialect in DIALECT_OF_PATH.items():
         app.router.add_route(path, routes.endpoint(dialect), methods=["POST"])
+
+
+def _add_responses_routes(app: FastAPI, routes: ResponsesRoutes) -> None:
+    add = app.router.add_route
+    for path in ("/v1/responses", "/responses"):
+        add(path, routes.create, methods=["POST"])
+        add(f"{path}/input_tokens", routes.count, methods=["POST"])
+        add(f"{path}/{{response_id}}", routes.retrieve, methods=["GET"])
+        add(f"{path}/{{response_id}}", routes.delete, methods=["DELETE"])
+        add(f"{path}/{{response_id}}/cancel", routes.cancel, methods=["POST"])
+        add(f"{path}/{{response_id}}/input_items", routes.list_input, methods=["GET"])
 
 
 def _add_counting_routes(app: FastAPI, routes: CountingRoutes) -> None:

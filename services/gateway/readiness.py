@@ -12,7 +12,13 @@ from services.edge.errors import problem_response
 from services.gateway.models import ServedModel
 
 OPEN_PATHS = frozenset({"/", "/index.html", "/sw.js"})
-OPEN_PREFIXES = (*STATIC_PREFIXES, "/v1/stream")
+OPEN_PREFIXES = (
+    *STATIC_PREFIXES,
+    "/v1/stream",
+    "/v1/generations/",
+    "/v1/responses/",
+    "/responses/",
+)
 
 
 def install_readiness(app: Starlette, model: ServedModel) -> None:

@@ -19,6 +19,7 @@ from services.streams.config import StreamsSettings
 from services.streams.conversations import Conversations
 from services.streams.deadline import Deadlines
 from services.streams.ending import LogEnder
+from services.streams.forgotten import Forgotten
 from services.streams.hub import Hub
 from services.streams.logs import BusLogs
 from services.streams.routes import StreamRoutes
@@ -48,7 +49,7 @@ def create_router(hub: Hub, conversations: Conversations, writer: LogWriter) -> 
         hub.spawn(conversations.mark_tape_done(tape))
 
     hub.when_done(note_end)
-    return StreamRoutes(hub, conversations, ender).router()
+    return StreamRoutes(hub, conversations, Forgotten(conversations.keys), ender).router()
 
 
 def create_app(bus: Bus, settings: StreamsSettings) -> FastAPI:

@@ -45,7 +45,7 @@ class Conversations:
     """The bucket of conversations. caller: key id, "" where no keys are asked for."""
 
     def __init__(self, keys: Keys, logs: Logs) -> None:
-        self._keys = keys
+        self.keys = keys
         self._logs = logs
 
     async def swap(
@@ -71,7 +71,7 @@ class Conversations:
 
     async def remove(self, caller: str, conversation_id: str) -> None:
         """Forget the conversation; its log stays. Idempotent. Raises BusUnavailable."""
-        await self._keys.delete(subjects.conversation_key(caller, conversation_id))
+        await self.keys.delete(subjects.conversation_key(caller, conversation_id))
 
     async def lookup(self, caller: str, ids: Iterable[str]) -> list[ConversationEntry]:
         """Entries of these ids and of their `<id>::<model>` variants, in the order asked for.
@@ -123,7 +123,7 @@ class Conversations:
             entries = [] if entry is None else [entry]
         else:
             pattern = subjects.conversation_variants(caller, conversation_id)
-            values = await self._keys.entries(pattern)
+            values = await self.keys.entries(pattern)
             entries = [codec.decode(values[key], ConversationEntry) for key in sorted(values)]
         return [entry if entry.is_done else await self._checked(caller, entry) for entry in entries]
 
@@ -137,7 +137,7 @@ class Conversations:
         return await self.find(caller, entry.conversation_id) or entry
 
     async def _get(self, key: str) -> _Found | None:
-        stored = await self._keys.get(key)
+        stored = await self.keys.get(key)
         if stored is None:
             return None
         return _Found(codec.decode(stored.value, ConversationEntry), stored.revision)
@@ -145,9 +145,9 @@ class Conversations:
     async def _put(self, key: str, entry: ConversationEntry, over: _Found | None) -> None:
         value = codec.encode(entry)
         if over is None:
-            await self._keys.create(key, value)
+            await self.keys.create(key, value)
         else:
-            await self._keys.update(key, value, over.revision)
+            await self.keys.update(key, value, over.revision)
 
 
 def _done(entry: ConversationEntry, n_bytes: int, at_s: int) -> ConversationEntry:

@@ -9,7 +9,7 @@ from schemas.events import Requested
 from services.streams.config import StreamsSettings
 from services.streams.errors import StreamBroken, StreamNotFound
 from services.streams.logs import FollowedLog, Logs
-from services.streams.tape import Tape
+from services.streams.tape import Rendering, Tape
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +17,7 @@ CLOSE_S = 2.0
 """Background work that the broker keeps waiting must not hold up the end of the process."""
 
 OnTape = Callable[[Tape], None]
+_Key = tuple[str, Rendering | None]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -42,8 +43,8 @@ class Hub:
     def __init__(self, logs: Logs, settings: StreamsSettings) -> None:
         self.logs = logs
         self._settings = settings
-        self._reels: dict[str, _Reel] = {}
-        self._unused: dict[str, _Reel] = {}
+        self._reels: dict[_Key, _Reel] = {}
+        self._unused: dict[_Key, _Reel] = {}
         self._n_unused_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._when_opened: list[OnTape] = []
@@ -54,19 +55,27 @@ class Hub:
         self._when_opened.append(callback)
 
     def when_done(self, callback: OnTape) -> None:
-        """Call `callback` for every tape whose end this process sees."""
+        """Call `callback` for every tape whose end this process sees, renderings of a reader's
+        choice excepted."""
         self._when_done.append(callback)
 
     async def open(
-        self, generation_id: str, *, is_new: bool = False, requested: Requested | None = None
+        self,
+        generation_id: str,
+        *,
+        is_new: bool = False,
+        requested: Requested | None = None,
+        rendering: Rendering | None = None,
     ) -> Tape:
         """The tape of a generation, as soon as its first event is known; history goes on arriving.
 
         The caller holds it: `release` it, or use it as a context manager. is_new: its log is still
-        empty, and from now on followed; `requested` is then what will open it. Raises
-        StreamNotFound, BusUnavailable, UnknownProjection.
+        empty, and from now on followed; `requested` is then what will open it. rendering: other than
+        the client's. Raises StreamNotFound, BusUnavailable, UnknownProjection.
         """
-        reel = self._reels.get(generation_id) or self._thread(generation_id, is_new, requested)
+        reel = self._reels.get((generation_id, rendering))
+        if reel is None:
+            reel = self._thread(Tape(generation_id, self, rendering), is_new, requested)
         reel.tape.retain()
         try:
             await _until_known(reel, is_new=is_new)
@@ -78,8 +87,8 @@ class Hub:
         return reel.tape
 
     def peek(self, generation_id: str) -> Tape | None:
-        """The tape if it is in memory. Not held: look, and let go."""
-        reel = self._reels.get(generation_id)
+        """The client's own tape if it is in memory. Not held: look, and let go."""
+        reel = self._reels.get((generation_id, None))
         return None if reel is None else reel.tape
 
     @property
@@ -116,12 +125,12 @@ class Hub:
     # The owner of its tapes.
 
     def on_used(self, tape: Tape) -> None:
-        reel = self._reels.get(tape.generation_id)
+        reel = self._reels.get(_key(tape))
         if reel is not None and reel.tape is tape:
             self._use(reel)
 
     def on_unused(self, tape: Tape) -> None:
-        reel = self._reels.get(tape.generation_id)
+        reel = self._reels.get(_key(tape))
         if reel is None or reel.tape is not tape:
             return
         if tape.requested is None or tape.is_broken:
@@ -131,23 +140,23 @@ class Hub:
         reel.lingering = loop.call_later(self._settings.linger_s, self._drop, reel)
         reel.n_unused_bytes = tape.n_bytes
         self._n_unused_bytes += reel.n_unused_bytes
-        self._unused[tape.generation_id] = reel
+        self._unused[_key(tape)] = reel
         while self._n_unused_bytes > self._settings.linger_max_bytes and self._unused:
             self._drop(next(iter(self._unused.values())))
 
     def on_done(self, tape: Tape) -> None:
-        reel = self._reels.get(tape.generation_id)
+        reel = self._reels.get(_key(tape))
         if reel is not None:
             self.spawn(reel.followed.stop())
-        for callback in self._when_done:
-            callback(tape)
+        if tape.rendering is None:
+            for callback in self._when_done:
+                callback(tape)
 
-    def _thread(self, generation_id: str, is_new: bool, requested: Requested | None) -> _Reel:
-        tape = Tape(generation_id, self)
+    def _thread(self, tape: Tape, is_new: bool, requested: Requested | None) -> _Reel:
         if requested is not None:
             tape.expect(requested)
-        reel = _Reel(tape=tape, followed=self.logs.follow(generation_id, tape.take))
-        self._reels[generation_id] = reel
+        reel = _Reel(tape=tape, followed=self.logs.follow(tape.generation_id, tape.take))
+        self._reels[_key(tape)] = reel
         reel.starting = asyncio.create_task(self._start(reel, is_new))
         # Its openers may all be gone when it fails.
         reel.starting.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -165,16 +174,16 @@ class Hub:
                 callback(reel.tape)
 
     def _drop(self, reel: _Reel) -> None:
-        generation_id = reel.tape.generation_id
-        if self._reels.get(generation_id) is not reel:
+        key = _key(reel.tape)
+        if self._reels.get(key) is not reel:
             return
-        del self._reels[generation_id]
+        del self._reels[key]
         self._use(reel)
         self.spawn(reel.followed.stop())
 
     def _use(self, reel: _Reel) -> None:
         """Take it out of the unused ones."""
-        if self._unused.pop(reel.tape.generation_id, None) is not None:
+        if self._unused.pop(_key(reel.tape), None) is not None:
             self._n_unused_bytes -= reel.n_unused_bytes
         if reel.lingering is not None:
             reel.lingering.cancel()
@@ -183,6 +192,10 @@ class Hub:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("action=background_work_failed", exc_info=error)
+
+
+def _key(tape: Tape) -> _Key:
+    return tape.generation_id, tape.rendering
 
 
 async def _until_known(reel: _Reel, *, is_new: bool) -> None:

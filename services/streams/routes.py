@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from schemas.errors import RequestError
-from schemas.events import Cancelled
+from schemas.events import Cancelled, Requested
+from schemas.ids import generation_id_of, is_generation_id
 from schemas.tasks import ConversationEntry
 from services.edge.body import parse_object, read_body
 from services.edge.disconnect import unless_gone
@@ -22,18 +23,24 @@ from services.edge.sse import SseResponse
 from services.streams.conversations import Conversations
 from services.streams.ending import WRITER, LogEnder
 from services.streams.errors import StreamNotFound, StreamsError
+from services.streams.forgotten import Forgotten, may_show
 from services.streams.hub import Hub
-from services.streams.tape import TapeReader
+from services.streams.projections import VIEWS
+from services.streams.tape import Rendering, Tape
 
 MAX_BODY_BYTES = 1024 * 1024
+_ID_PREFIX = re.compile(r"\A(chatcmpl-|resp_|msg_)")
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class StreamRoutes:
     """The handlers. Raise RequestError, BusUnavailable, ClientDisconnect; the application maps them."""
 
-    def __init__(self, hub: Hub, conversations: Conversations, ender: LogEnder) -> None:
+    def __init__(
+        self, hub: Hub, conversations: Conversations, forgotten: Forgotten, ender: LogEnder
+    ) -> None:
         self._hub = hub
+        self._forgotten = forgotten
         self._conversations = conversations
         self._ender = ender
 
@@ -42,6 +49,8 @@ class StreamRoutes:
         router.add_route("/v1/stream", self.replay, methods=["GET"])
         router.add_route("/v1/stream", self.delete, methods=["DELETE"])
         router.add_route("/v1/streams/lookup", self.lookup, methods=["POST"])
+        path = "/v1/generations/{generation_id}/stream"
+        router.add_route(path, self.render, methods=["GET"])
         return router
 
     async def replay(self, request: Request) -> Response:
@@ -52,9 +61,22 @@ class StreamRoutes:
         entry = await self._conversations.find(_caller(request), _conversation_id(request))
         if entry is None:
             raise _not_found()
-        from_byte, after_frame = _offset(request)
-        answer = await self._open(entry, from_byte, after_frame, request)
-        return answer if isinstance(answer, Response) else SseResponse(answer)
+        offset = _offset(request)
+        return await self._open(request, entry.generation_id, offset, None)
+
+    async def render(self, request: Request) -> Response:
+        """A generation of the caller's in the dialect that the query names with `as`, as a stream.
+
+        Its offsets are those of this rendering: bytes with `from`, frames with `Last-Event-ID`.
+        """
+        generation_id = _generation_id(request)
+        view, offset = request.query_params.get("as", ""), _offset(request)
+        if view not in VIEWS:
+            known = ", ".join(name for name in VIEWS if name)
+            raise RequestError.invalid(f"'as' must be one of {known}", "as")
+        if generation_id is None or await self._forgotten.has(generation_id):
+            raise _not_found()
+        return await self._open(request, generation_id, offset, Rendering(view))
 
     async def lookup(self, request: Request) -> Response:
         """The named conversations of this caller that have a stream."""
@@ -74,16 +96,22 @@ class StreamRoutes:
         return Response(status_code=204)
 
     async def _open(
-        self, entry: ConversationEntry, from_byte: int, after_frame: int, request: Request
-    ) -> TapeReader | Response:
+        self,
+        request: Request,
+        generation_id: str,
+        offset: tuple[int, int],
+        rendering: Rendering | None,
+    ) -> Response:
         try:
-            with await self._hub.open(entry.generation_id) as tape:
+            with await self._hub.open(generation_id, rendering=rendering) as tape:
+                if rendering is not None and not may_show(_requested(tape), _caller(request)):
+                    raise _not_found()
                 if not tape.is_started:
                     await unless_gone(request, tape.wait_started())
                 problem = tape.projection.failed_before_start
                 if problem is not None:
                     return problem_response(problem)
-                return tape.read(from_byte, after_frame)
+                return SseResponse(tape.read(*offset))
         except StreamNotFound as error:
             raise _not_found() from error
         except StreamsError as error:
@@ -103,6 +131,16 @@ class StreamRoutes:
 def _caller(request: Request) -> str:
     """The key id that the authentication has put there; "" where no keys are asked for."""
     return cast(str, getattr(request.state, "caller", ""))
+
+
+def _generation_id(request: Request) -> str | None:
+    """The one in the path, as such or as the ids of answers write it."""
+    shown = request.path_params["generation_id"]
+    return shown if is_generation_id(shown) else generation_id_of(_ID_PREFIX.sub("", shown))
+
+
+def _requested(tape: Tape) -> Requested:
+    return tape.projection.requested
 
 
 def _conversation_id(request: Request) -> str:

@@ -6,9 +6,9 @@ However many readers there are, the log is folded once. Everything runs in the e
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -16,13 +16,21 @@ from schemas.events import Event, Requested
 from schemas.generation import Generation
 from services.bus.log import Entry
 from services.streams.errors import StreamBroken
-from services.streams.projections import Projection, Result, projection_for
-from services.streams.projections.frames import numbered
+from services.streams.projections import Projection, Result, dialect_of_view, projection_for
+from services.streams.projections.frames import PING, numbered
 
 log = logging.getLogger(__name__)
 
 MAX_CHUNK_BYTES = 256 * 1024
 """A reader gets at most about this much at once, so that a slow client holds no copy of a long stream."""
+
+
+class Rendering(NamedTuple):
+    """How readers see a log. view: openai, anthropic, responses or native, "" for the client's own
+    dialect. is_numbered: whether frames carry their numbers."""
+
+    view: str = ""
+    is_numbered: bool = True
 
 
 class TapeOwner(Protocol):
@@ -42,14 +50,22 @@ class TapeOwner(Protocol):
 
 
 class Tape:
-    """Frames of one generation in its own dialect; numbered from 1 where the stream is resumable.
+    """Frames of one generation; numbered from 1 where the stream is resumable.
+
+    rendering: as a reader chose, always as a stream; None: as the client asked for it.
 
     Hold it (`retain` and `release`, or as a context manager, which releases) for as long as it is
     looked at; readers hold it themselves. Bytes and numbers are a pure function of the log.
     """
 
-    def __init__(self, generation_id: str, owner: TapeOwner | None = None) -> None:
+    def __init__(
+        self,
+        generation_id: str,
+        owner: TapeOwner | None = None,
+        rendering: Rendering | None = None,
+    ) -> None:
         self.generation_id = generation_id
+        self.rendering = rendering
         self.n_readers = 0
         self._owner = owner
         self._projection: Projection | None = None
@@ -116,13 +132,26 @@ class Tape:
     def read(self, from_byte: int = 0, after_frame: int = 0) -> "TapeReader":
         """A reader from that byte (from 0), or of the frames after that number (from 1). It holds
         the tape from now until it is exhausted or closed."""
-        return TapeReader(self, from_byte, after_frame)
+        return TapeReader(self, lambda: self.end_of(after_frame) if after_frame else from_byte)
+
+    def read_after_event(self, number: int) -> "TapeReader":
+        """A reader of what comes after event `number` (from 0); pings are no events."""
+        return TapeReader(self, lambda: self.end_of_event(number))
 
     def end_of(self, frame: int) -> int | None:
         """Where frame number `frame` ends, in bytes; None if it is not there yet."""
         if frame == 0:
             return 0
         return self._ends[frame - 1] if frame <= len(self._ends) else None
+
+    def end_of_event(self, number: int) -> int | None:
+        """Where event `number` (from 0) ends, in bytes; None if it is not there yet."""
+        n_events = 0
+        for frame, end in zip(self._frames, self._ends, strict=True):
+            n_events += not frame.endswith(PING)
+            if n_events > number:
+                return end
+        return None
 
     def cut(self, from_byte: int) -> bytes:
         """What is there from that byte on, about MAX_CHUNK_BYTES of it."""
@@ -170,8 +199,18 @@ class Tape:
     def expect(self, requested: Requested) -> None:
         """The log will begin with that event. Raises UnknownProjection."""
         if self._projection is None:
-            self._projection = projection_for(requested)
-            self._is_numbered = requested.conversation is not None
+            self._projection = self._project(requested)
+            self._is_numbered = (
+                requested.conversation is not None
+                if self.rendering is None
+                else self.rendering.is_numbered
+            )
+
+    def _project(self, requested: Requested) -> Projection:
+        if self.rendering is None:
+            return projection_for(requested)
+        dialect = dialect_of_view(self.rendering.view, requested)
+        return projection_for(requested, dialect=dialect, is_streamed=True)
 
     def take(self, entry: Entry) -> None:
         """Add the next entry of the log. Never raises: what cannot be rendered breaks the tape."""
@@ -215,10 +254,11 @@ class Tape:
 class TapeReader:
     """Chunks of one tape, in order, to its end; each holds all that came since the last one."""
 
-    def __init__(self, tape: Tape, from_byte: int, after_frame: int) -> None:
+    def __init__(self, tape: Tape, locate: Callable[[], int | None]) -> None:
+        """locate: the byte to begin at; None while it is not there yet."""
         self._tape = tape
-        self._after_frame = after_frame
-        self._position: int | None = None if after_frame else from_byte
+        self._locate = locate
+        self._position: int | None = None
         self._is_open = True
         tape.retain()
 
@@ -251,7 +291,7 @@ class TapeReader:
 
     def _advance(self) -> bytes:
         if self._position is None:
-            self._position = self._tape.end_of(self._after_frame)
+            self._position = self._locate()
         if self._position is None:
             return b""
         chunk = self._tape.cut(self._position)

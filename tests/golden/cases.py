@@ -35,6 +35,7 @@ DIALECTS = (
     "openai.completion",
     "native.completion",
     "anthropic.messages",
+    "openai.responses",
 )
 
 Case = list[Event]

@@ -5,6 +5,6 @@ change of bytes is a new version in `registry`, and the old one stays with its g
 """
 
 from services.streams.projections.projection import Projection, Result
-from services.streams.projections.registry import projection_for
+from services.streams.projections.registry import VIEWS, dialect_of_view, projection_for
 
-__all__ = ["Projection", "Result", "projection_for"]
+__all__ = ["VIEWS", "Projection", "Result", "dialect_of_view", "projection_for"]

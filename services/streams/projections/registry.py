@@ -11,6 +11,7 @@ from services.streams.projections.context import Context
 from services.streams.projections.dialect import Dialect
 from services.streams.projections.native import Native
 from services.streams.projections.projection import Projection
+from services.streams.projections.responses import Responses
 
 LATEST_RENDER = 1
 """The version in which a log is rendered for a reader who chose another dialect than the client's."""
@@ -20,7 +21,24 @@ DIALECTS: dict[tuple[str, int], Callable[[Context], Dialect]] = {
     ("openai.completion", 1): Completion,
     ("native.completion", 1): Native,
     ("anthropic.messages", 1): Anthropic,
+    ("openai.responses", 1): Responses,
 }
+COMPLETIONS = ("openai.completion", "native.completion")
+VIEWS = {
+    "": None,
+    "openai": "openai.chat",
+    "anthropic": "anthropic.messages",
+    "responses": "openai.responses",
+    "native": "native.completion",
+}
+"""What readers may choose, and the dialect that each stands for."""
+
+
+def dialect_of_view(view: str, requested: Requested) -> str | None:
+    """The dialect of one of VIEWS for that log; None: its own. OpenAI has one for texts, too."""
+    if view == "openai" and requested.dialect in COMPLETIONS:
+        return "openai.completion"
+    return VIEWS[view]
 
 
 def projection_for(

@@ -2,14 +2,18 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from msgspec import structs
 
-from schemas.events import Event
-from services.streams.projections import anthropic, projection_for
+from schemas.errors import SERVER, Problem
+from schemas.events import Cancelled, Event, Failed
+from services.streams.projections import Projection, anthropic, projection_for
 from services.streams.projections.blocks import Block, Blocks, Kind, Step
 from services.streams.projections.context import Context
 from services.streams.projections.message import CALLS, CONTENT, THOUGHTS, CallHead, Delta
+from services.streams.projections.responses_view import response_view
 from tests.golden import cases
 
 
@@ -103,13 +107,7 @@ def test_anthropics_frames() -> None:
 
 @pytest.mark.usefixtures("scripted")
 def test_anthropics_answer() -> None:
-    events = cases.body("anthropic.messages")
-    requested = events[0]
-    assert isinstance(requested, cases.Requested)
-    projection = projection_for(requested)
-    for event in events:
-        projection.apply(event)
-    message = json.loads(projection.result().body)
+    message = json.loads(projected(cases.body("anthropic.messages")).result().body)
     assert message["content"] == [
         {"type": "thinking", "thinking": "Hmm.", "signature": ""},
         {"type": "text", "text": "I look."},
@@ -141,3 +139,103 @@ def test_why_it_stopped(
 ) -> None:
     end = cases.end(stop_type=stop_type, stopping_word=word)
     assert anthropic.stop_of(end, has_calls=has_calls) == expected
+
+
+@pytest.mark.usefixtures("scripted")
+def test_the_events_of_a_response() -> None:
+    found = frames(cases.simple("openai.responses"), "openai.responses")
+    assert [body["sequence_number"] for _, body in found] == list(range(len(found)))
+    text = ["output_item.added", "content_part.added", "output_text.delta"]
+    text_end = ["output_text.done", "content_part.done", "output_item.done"]
+    call = ["output_item.added", "function_call_arguments.delta"]
+    call_end = ["function_call_arguments.done", "output_item.done"]
+    assert [name.removeprefix("response.") for name, _ in found] == [
+        *("created", "in_progress"),
+        *("output_item.added", "content_part.added", *["reasoning_text.delta"] * 2),
+        *("reasoning_text.done", "content_part.done", "output_item.done"),
+        *(text + text_end),
+        *(*call, "function_call_arguments.delta", *call_end),
+        *(call + call_end),
+        *(text + text_end),
+        "incomplete",
+    ]
+    response: Any = found[-1][1]["response"]
+    done = [body["item"] for name, body in found if name == "response.output_item.done"]
+    assert response["output"] == done
+    assert [item["type"] for item in done] == [  # type: ignore[index]
+        *("reasoning", "message", "function_call", "function_call", "message"),
+    ]
+    assert [item["status"] for item in done] == [*["completed"] * 4, "incomplete"]  # type: ignore[index]
+    assert done[2]["arguments"] == '{"path":"."}'  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_response_that_is_not_streamed_has_the_same_items() -> None:
+    streamed: Any = frames(cases.simple("openai.responses"), "openai.responses")[-1][1]
+    whole = json.loads(projected(cases.body("openai.responses")).result().body)
+    assert whole["output"] == streamed["response"]["output"]
+    assert whole["usage"] == streamed["response"]["usage"]
+
+
+def projected(events: Sequence[Event]) -> Projection:
+    requested = events[0]
+    assert isinstance(requested, cases.Requested)
+    projection = projection_for(requested, is_streamed=False)
+    for event in events:
+        projection.apply(event)
+    return projection
+
+
+BODY = cases.body("openai.responses")
+CANCELLED = Cancelled(by="gateway", reason="stopped")
+FAILURE = Failed(problem=Problem(code=SERVER, message="lost"), by="engine")
+
+
+@pytest.mark.parametrize(
+    ("events", "status", "items"),
+    [
+        (BODY[:1], "queued", []),
+        (BODY[:3], "in_progress", []),
+        (BODY[:5], "in_progress", [("in_progress", " upon a")]),
+        (BODY, "incomplete", [("incomplete", ' upon a "tïme\n')]),
+        ([*BODY[:5], CANCELLED], "cancelled", [("incomplete", " upon a")]),
+        ([*BODY[:1], FAILURE], "failed", []),
+    ],
+)
+def test_a_stored_response_in_every_state(
+    events: Sequence[Event], status: str, items: list[tuple[str, str]]
+) -> None:
+    view: Any = response_view(projected(events))
+    assert view["status"] == status
+    found = [(item["status"], item["content"][0]["text"]) for item in view["output"]]
+    assert found == items
+    assert (view["error"] is not None) == (status == "failed")
+    assert (view["usage"] is not None) == (status == "incomplete")
+
+
+def test_a_response_repeats_what_was_asked() -> None:
+    asked = b'{"instructions":"I","metadata":{"a":"b"},"temperature":0.25,"tools":[],"store":null}'
+    events = [structs.replace(BODY[0], request=asked), *BODY[1:]]
+    view: Any = response_view(projected(events))
+    assert (view["instructions"], view["metadata"], view["store"]) == ("I", {"a": "b"}, True)
+    assert (view["temperature"], view["top_p"]) == (0.25, 0.95)
+
+
+def test_a_background_response_was_queued_first() -> None:
+    case = cases.simple("openai.responses")
+    events = [structs.replace(case[0], request=b'{"background":true}'), *case[1:]]
+    found = frames(events, "openai.responses")
+    states: list[Any] = [(name, body) for name, body in found if name.count(".") == 1]
+    assert [(name[9:], body["response"]["status"]) for name, body in states] == [
+        ("created", "queued"),
+        ("queued", "queued"),
+        ("in_progress", "in_progress"),
+        ("incomplete", "incomplete"),
+    ]
+
+
+@pytest.mark.parametrize("end", [CANCELLED, FAILURE])
+def test_a_response_that_never_started_has_a_stream_all_the_same(end: Event) -> None:
+    found = frames([cases.simple("openai.responses")[0], end], "openai.responses")
+    last = "response.cancelled" if end is CANCELLED else "response.failed"
+    assert [name for name, _ in found] == ["response.created", last]

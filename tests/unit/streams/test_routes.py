@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.types import Message
 
+from schemas.events import Event
 from schemas.tasks import ConversationEntry
 from services.edge.auth import install_auth, key_id
 from services.edge.body import install_body_handlers
@@ -16,6 +17,7 @@ from services.edge.errors import install_error_handlers
 from services.streams.config import StreamsSettings
 from services.streams.conversations import Conversations
 from services.streams.ending import LogEnder
+from services.streams.forgotten import Forgotten
 from services.streams.hub import Hub
 from services.streams.routes import StreamRoutes
 from tests.golden.cases import CASES, CREATED_AT_MS, GENERATION_ID
@@ -41,13 +43,17 @@ class Site:
     def __init__(self) -> None:
         self.logs = FakeLogs()
         self.hub = Hub(self.logs, StreamsSettings())
-        self.conversations = Conversations(FakeKeys(), self.logs)
+        keys = FakeKeys()
+        self.conversations = Conversations(keys, self.logs)
+        self.forgotten = Forgotten(keys)
         ender = LogEnder(self.logs, self.logs)
         self.app = app = FastAPI()
         install_error_handlers(app)
         install_body_handlers(app)
         install_auth(app, KEYS)
-        app.include_router(StreamRoutes(self.hub, self.conversations, ender).router())
+        app.include_router(
+            StreamRoutes(self.hub, self.conversations, self.forgotten, ender).router()
+        )
         transport = httpx.ASGITransport(app)
         self.client = httpx.AsyncClient(transport=transport, base_url="http://x", headers=MINE)
 
@@ -247,3 +253,116 @@ async def test_delete_of_what_others_own_does_nothing(site: Site) -> None:
     assert answer.status_code == 204
     assert len(site.logs.entries(GENERATION_ID)) == 1
     assert (await site.client.delete("/v1/stream")).status_code == 400
+
+
+PATH = f"/v1/generations/{GENERATION_ID}/stream"
+SIMPLE = CASES["simple.openai.chat"]
+
+
+def owned(site: Site, case: list[Event], *, caller: str = key_id("mine")) -> None:
+    """The log of a case, of that caller's."""
+    requested, *rest = case
+    site.logs.write(GENERATION_ID, msgspec.structs.replace(requested, caller=caller), *rest)
+
+
+def seen_as(case: str) -> bytes:
+    """The golden bytes of a case, with frames numbered."""
+    frames = tape_of(CASES[case]).cut(0).split(b"\n\n")[:-1]
+    return b"".join(b"id: %d\n%b\n\n" % (n, frame) for n, frame in enumerate(frames, 1))
+
+
+@pytest.mark.parametrize(
+    ("view", "dialect"),
+    [
+        ("", "openai.chat"),
+        ("openai", "openai.chat"),
+        ("anthropic", "anthropic.messages"),
+        ("responses", "openai.responses"),
+        ("native", "native.completion"),
+    ],
+)
+async def test_a_generation_is_rendered_in_the_readers_dialect(
+    site: Site, view: str, dialect: str
+) -> None:
+    owned(site, SIMPLE)
+    answer = await site.client.get(PATH, params={"as": view})
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert answer.content == seen_as(f"simple.{dialect}")
+
+
+@pytest.mark.parametrize("dialect", ["openai.completion", "native.completion"])
+async def test_openai_has_a_dialect_for_texts(site: Site, dialect: str) -> None:
+    owned(site, CASES[f"simple.{dialect}"])
+    answer = await site.client.get(PATH, params={"as": "openai"})
+    assert answer.content == seen_as("simple.openai.completion")
+
+
+async def test_what_was_not_streamed_can_be_read_as_a_stream(site: Site) -> None:
+    owned(site, CASES["body.openai.chat"])
+    answer = await site.client.get(PATH, params={"as": "anthropic"})
+    assert answer.content == seen_as("simple.anthropic.messages")
+
+
+async def test_offsets_are_those_of_the_rendering(site: Site) -> None:
+    owned(site, SIMPLE)
+    whole = seen_as("simple.anthropic.messages")
+    by_byte = await site.client.get(PATH, params={"as": "anthropic", "from": "100"})
+    by_frame = await site.client.get(
+        PATH, params={"as": "anthropic"}, headers={"Last-Event-ID": "2"}
+    )
+    assert by_byte.content == whole[100:]
+    assert by_frame.content == whole[whole.index(b"id: 3\n") :]
+
+
+@pytest.mark.parametrize("prefix", ["", "chatcmpl-", "resp_", "msg_"])
+async def test_ids_of_answers_name_generations_too(site: Site, prefix: str) -> None:
+    owned(site, SIMPLE)
+    digits = GENERATION_ID.replace("-", "")
+    answer = await site.client.get(f"/v1/generations/{prefix}{digits}/stream")
+    assert answer.status_code == 200
+
+
+async def test_renderings_of_one_generation_do_not_meet(site: Site) -> None:
+    owned(site, SIMPLE)
+    first, second = await asyncio.gather(
+        site.client.get(PATH, params={"as": "anthropic"}),
+        site.client.get(PATH, params={"as": "native"}),
+    )
+    assert first.content == seen_as("simple.anthropic.messages")
+    assert second.content == seen_as("simple.native.completion")
+
+
+async def test_a_generation_of_others_does_not_exist(site: Site) -> None:
+    owned(site, SIMPLE)
+    assert (await site.client.get(PATH, headers=YOURS)).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["x", "resp_1", "01936b5e-4c00-7abc-8def-0123456789ac"])
+async def test_an_unknown_generation_is_not_found(site: Site, name: str) -> None:
+    assert (await site.client.get(f"/v1/generations/{name}/stream")).status_code == 404
+
+
+async def test_an_unknown_dialect_is_refused(site: Site) -> None:
+    owned(site, SIMPLE)
+    answer = await site.client.get(PATH, params={"as": "morse"})
+    assert answer.status_code == 400
+    assert "anthropic" in answer.json()["error"]["message"]
+
+
+async def test_what_was_forgotten_is_not_found(site: Site) -> None:
+    owned(site, SIMPLE)
+    for _ in range(2):
+        await site.forgotten.mark(GENERATION_ID)
+    assert (await site.client.get(PATH)).status_code == 404
+
+
+async def test_what_was_not_to_be_stored_is_not_found(site: Site) -> None:
+    requested, *rest = CASES["simple.openai.responses"]
+    asked = msgspec.structs.replace(requested, request=b'{"store":false}')
+    owned(site, [asked, *rest])
+    assert (await site.client.get(PATH)).status_code == 404
+
+
+async def test_what_failed_before_its_start_is_an_error(site: Site) -> None:
+    owned(site, CASES["failed_early.openai.chat"])
+    assert (await site.client.get(PATH, params={"as": "anthropic"})).status_code == 400

@@ -1,6 +1,7 @@
 """A tape and its readers, without a hub."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -158,3 +159,17 @@ def test_an_end_before_the_beginning_is_seen_by_who_expects_it() -> None:
 def test_the_state_names_the_last_sequence_for_whoever_appends() -> None:
     assert tape_of(CASE).generation.last_seq == len(CASE)
     assert Tape(GENERATION_ID).generation.last_seq == 0
+
+
+async def test_events_are_counted_without_pings() -> None:
+    case = CASES["resumable.openai.responses"]
+    feed = Feed(case)
+    reader = feed.tape.read_after_event(2)
+    reading = asyncio.create_task(drain(reader))
+    await asyncio.sleep(0)
+    feed.write()
+    rest = await reading
+    first = json.loads(rest.split(b"data: ")[1].split(b"\n")[0])
+    assert first["sequence_number"] == 3
+    assert feed.tape.cut(0).endswith(rest)
+    assert await drain(feed.tape.read_after_event(999)) == b""
