@@ -17,8 +17,9 @@ import uvloop
 from services import logs
 from services.bus.connection import Bus, connect
 from services.bus.topology import ensure_topology
-from services.cli import lifeline, listen, settings
+from services.cli import lifeline, listen, log_setup, settings
 from services.cli.flags import Values
+from services.cli.values import texts
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -35,8 +36,7 @@ Part = Callable[[Bus, Values], AbstractAsyncContextManager[None]]
 def run(name: str, values: Values) -> int:
     """Run one of these processes until SIGTERM or SIGINT. Raises LlamatapeError."""
     lifeline.hold()
-    is_verbose, is_json = bool(values["verbose"]), bool(values["log_json"])
-    logs.configure(name, is_verbose=is_verbose, is_json=is_json)
+    log_setup.configure(name, values)
     parts: dict[str, Part] = {
         "api": _api,
         "gateway": _gateway,
@@ -90,7 +90,7 @@ async def _gateway(bus: Bus, values: Values) -> AsyncGenerator[None]:
     conversations, writer = create_conversations(bus), LogWriter(bus, patience_s=PATIENCE_S)
     app = create_app(bus, gateway, hub, conversations, writer)
     app.include_router(create_router(hub, conversations, writer))
-    async with _serving(app, gateway.host, gateway.port):
+    async with _serving(app, values, gateway.port):
         yield
 
 
@@ -99,21 +99,22 @@ async def _streams(bus: Bus, values: Values) -> AsyncGenerator[None]:
     from services.streams.bootstrap import create_app
 
     streams = settings.streams_settings(values)
-    async with _serving(create_app(bus, streams), streams.host, streams.port):
+    async with _serving(create_app(bus, streams), values, streams.port):
         yield
 
 
 @contextlib.asynccontextmanager
-async def _serving(app: "ASGIApp", host: str, port: int) -> AsyncGenerator[None]:
+async def _serving(app: "ASGIApp", values: Values, port: int) -> AsyncGenerator[None]:
     """HTTP on the sockets of the launcher, else on our own. Raises StartError."""
     from services.cli.http import serving
 
-    passed = listen.inherited()
-    sockets = passed or listen.open_sockets(host.split(","), port)
+    passed, tls = listen.inherited(), settings.tls_files(values)
+    hosts, is_shared = texts(values, "host"), bool(values["reuse_port"])
+    sockets = passed or listen.open_sockets(hosts, port, is_shared=is_shared)
     try:
-        async with serving(app, sockets):
+        async with serving(app, sockets, tls):
             for sock in sockets:
-                logs.event(log, "listening", url=listen.url_of(sock))
+                logs.event(log, "listening", url=listen.url_of(sock, is_tls=tls is not None))
             yield
     finally:
         if not passed:

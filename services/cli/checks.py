@@ -13,8 +13,10 @@ LOCK_WAIT_S = 3.0
 _LOCK_POLL_S = 0.05
 
 
-def check_model(path: str) -> None:
-    """`path` is a readable GGUF file. Raises StartError."""
+def check_model(path: str, *, is_needed: bool = True) -> None:
+    """`path` is a readable GGUF file, or empty where none is needed. Raises StartError."""
+    if not path and not is_needed:
+        return
     try:
         if not os.path.isfile(path) and os.path.exists(path):
             raise StartError(f"model {path} is not a file")

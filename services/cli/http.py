@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Generator
 from typing import TYPE_CHECKING
 
 import uvicorn
 
+from services.cli.errors import StartError
 from services.cli.listen import BACKLOG
 
 if TYPE_CHECKING:
@@ -37,9 +39,14 @@ class Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(app: "ASGIApp", sockets: list[socket.socket]) -> AsyncGenerator[None]:
-    """While inside, `app` answers on `sockets`. On the way out answers have 1 s to end."""
-    server = Server(_config(app))
+async def serving(
+    app: "ASGIApp", sockets: list[socket.socket], tls: tuple[str, str] | None = None
+) -> AsyncGenerator[None]:
+    """While inside, `app` answers on `sockets`. On the way out answers have 1 s to end.
+
+    tls: files of certificate and key. Raises StartError where they are no such things.
+    """
+    server = Server(_loaded(_config(app, tls)))
     task = asyncio.create_task(server.serve(sockets), name="http")
     try:
         yield
@@ -51,7 +58,19 @@ async def serving(app: "ASGIApp", sockets: list[socket.socket]) -> AsyncGenerato
         uvicorn_log.removeFilter(interrupted)
 
 
-def _config(app: "ASGIApp") -> uvicorn.Config:
+def _loaded(config: uvicorn.Config) -> uvicorn.Config:
+    try:
+        config.load()
+    except ssl.SSLError as error:
+        raise StartError(
+            f"--ssl-cert-file {config.ssl_certfile} and --ssl-key-file {config.ssl_keyfile} "
+            f"are no certificate and its key: {error.reason or error}"
+        ) from None
+    return config
+
+
+def _config(app: "ASGIApp", tls: tuple[str, str] | None) -> uvicorn.Config:
+    cert, key = tls or (None, None)
     return uvicorn.Config(
         app,
         loop="none",
@@ -65,4 +84,6 @@ def _config(app: "ASGIApp") -> uvicorn.Config:
         timeout_graceful_shutdown=SHUTDOWN_S,
         server_header=False,
         date_header=False,
+        ssl_certfile=cert,
+        ssl_keyfile=key,
     )

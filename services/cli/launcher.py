@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.ids import new_short_id
-from services.cli import checks, health, host, listen, settings
+from services.cli import checks, downloading, health, host, listen, settings
 from services.cli.broker import (
     HOST,
     POLL_S,
@@ -59,7 +59,8 @@ class Ground:
 def prepared(values: Values) -> Generator[Ground]:
     """Check everything up front. Raises CliError; nothing was started then."""
     settings.check(values)
-    checks.check_model(settings.model_path(values))
+    if not settings.is_remote(values):
+        _check_model(values)
     folder = settings.data_dir(values)
     binary = None if values["broker_url"] else find_nats_server()
     checks.prepare_data_dir(folder)
@@ -67,8 +68,12 @@ def prepared(values: Values) -> Generator[Ground]:
         lock = checks.DataLock.take(folder)
         stack.callback(lock.release)
         gateway = settings.gateway_settings(values)
-        sockets = listen.open_sockets(gateway.host.split(","), gateway.port)
+        sockets = listen.open_sockets(
+            gateway.host.split(","), gateway.port, is_shared=bool(values["reuse_port"])
+        )
         stack.callback(listen.close_sockets, sockets)
+        values = downloading.with_model(values, folder)
+        _check_model(values)
         lifeline = Lifeline()
         stack.callback(lifeline.close)
         plan = binary and BrokerPlan(folder=folder / "broker", token=new_token(), binary=binary)
@@ -80,6 +85,10 @@ def prepared(values: Values) -> Generator[Ground]:
             lifeline=lifeline,
             plan=plan,
         )
+
+
+def _check_model(values: Values) -> None:
+    checks.check_model(settings.model_path(values), is_needed=not values["simulate"])
 
 
 class Launcher:
@@ -124,9 +133,12 @@ class Launcher:
 
     async def _serve(self) -> None:
         async with self._started():
-            await health.wait(self._ground.sockets[0])
+            values, socket = self._ground.values, self._ground.sockets[0]
+            prefix = settings.gateway_settings(values).api_prefix
+            is_tls = settings.tls_files(values) is not None
+            await health.wait(socket, prefix=prefix, is_tls=is_tls)
             self._is_healthy = True
-            self._announce(listen.url_of(self._ground.sockets[0]))
+            self._announce(listen.url_of(socket, is_tls=is_tls) + prefix)
             await self._ended
 
     @contextlib.asynccontextmanager

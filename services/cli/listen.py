@@ -21,28 +21,35 @@ _UNIX_SUFFIX = ".sock"
 _Address = tuple[str | int, ...]
 
 
-def open_sockets(hosts: Iterable[str], port: int) -> list[socket.socket]:
+def open_sockets(
+    hosts: Iterable[str], port: int, *, is_shared: bool = False
+) -> list[socket.socket]:
     """Listen on every address; a host that ends in .sock is a UNIX socket. Raises StartError.
 
     port 0: the system chooses one, the same for all. With several hosts `::` is IPv6 only.
+    is_shared: others may listen on the same port too (`SO_REUSEPORT`).
     """
     names = list(hosts)
     with contextlib.ExitStack() as opened:
         sockets: list[socket.socket] = []
         for host in names:
-            found = _open_unix(host) if host.endswith(_UNIX_SUFFIX) else None
-            for sock in [found] if found else _open_tcp(host, port, is_only=len(names) == 1):
+            if host.endswith(_UNIX_SUFFIX):
+                found = [_open_unix(host)]
+            else:
+                found = _open_tcp(host, port, is_only=len(names) == 1, is_shared=is_shared)
+            for sock in found:
                 sockets.append(opened.enter_context(sock))
                 port = port or _port_of(sock)
         opened.pop_all()
     return sockets
 
 
-def _open_tcp(host: str, port: int, *, is_only: bool) -> list[socket.socket]:
+def _open_tcp(host: str, port: int, *, is_only: bool, is_shared: bool) -> list[socket.socket]:
     opened: list[socket.socket] = []
     for family, address in _addresses(host, port):
         chosen = (address[0], _port_of(opened[0]), *address[2:]) if opened else address
-        opened.append(_listen(family, chosen, is_dual=is_only and host == "::"))
+        is_dual = is_only and host == "::"
+        opened.append(_listen(family, chosen, is_dual=is_dual, is_shared=is_shared))
     return opened
 
 
@@ -54,10 +61,12 @@ def _addresses(host: str, port: int) -> list[tuple[int, _Address]]:
     return [(int(family), cast(_Address, address)) for family, _, _, _, address in found]
 
 
-def _listen(family: int, address: _Address, *, is_dual: bool) -> socket.socket:
+def _listen(family: int, address: _Address, *, is_dual: bool, is_shared: bool) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_dual)
         sock.bind(address)
@@ -111,13 +120,14 @@ def _port_of(sock: socket.socket) -> int:
     return 0 if sock.family == socket.AF_UNIX else int(sock.getsockname()[1])
 
 
-def url_of(sock: socket.socket) -> str:
+def url_of(sock: socket.socket, *, is_tls: bool = False) -> str:
     """Where a client on this machine reaches it; `unix:<path>` for a UNIX socket."""
     if sock.family == socket.AF_UNIX:
         return f"unix:{sock.getsockname()}"
     host, port = cast("tuple[str, int]", sock.getsockname()[:2])
     host = WILDCARDS.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if is_tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def inherited() -> list[socket.socket]:

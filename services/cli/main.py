@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable
 
 from schemas.errors import LlamatapeError
+from services.cli import actions
 from services.cli.errors import CliError, UsageError
 from services.cli.flags import Values
-from services.cli.parse import parse
+from services.cli.parse import action_of, parse
 
 DECODER = "decoder"
 """Hidden command: `decoder <fd>`, started by an engine front, takes no flags."""
@@ -47,11 +48,8 @@ def _dispatch(words: list[str]) -> int:
     command, flags = _split(words)
     if command == DECODER:
         return _decoder(flags)
-    if command == "version" or "--version" in flags:
-        return _version()
-    if {"-h", "--help", "--usage"} & set(flags):
-        return _help()
-    return _run(command)(parse(flags, os.environ))
+    action = "version" if command == "version" else action_of(flags)
+    return actions.RUN[action]() if action else _run(command)(parse(flags, os.environ))
 
 
 def _split(words: list[str]) -> tuple[str, list[str]]:
@@ -59,20 +57,6 @@ def _split(words: list[str]) -> tuple[str, list[str]]:
     if words and not words[0].startswith("-"):
         return words[0], words[1:]
     return "serve", words
-
-
-def _version() -> int:
-    from importlib import metadata
-
-    print(f"llamatape {metadata.version('llamatape')}")
-    return 0
-
-
-def _help() -> int:
-    from services.cli import help as help_text
-
-    print(help_text.text())
-    return 0
 
 
 def _run(command: str) -> Callable[[Values], int]:

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from services import logs
-from services.cli import launcher, settings
+from services.cli import launcher, log_setup, settings
 from services.cli.flags import Values
 
 _BODY = '{"messages": [{"role": "user", "content": "Hello!"}]}'
@@ -11,8 +10,7 @@ _BODY = '{"messages": [{"role": "user", "content": "Hello!"}]}'
 
 def serve(values: Values) -> int:
     """Blocks until a signal ends it. Raises CliError where the start is impossible."""
-    is_verbose, is_json = bool(values["verbose"]), bool(values["log_json"])
-    logs.configure("launcher", is_verbose=is_verbose, is_json=is_json)
+    log_setup.configure("launcher", values)
     with launcher.prepared(values) as ground:
         asyncio.run(launcher.run(ground, lambda url: print(banner(values, url), flush=True)))
     return 0

@@ -1,89 +1,109 @@
 """Values of the flags to the settings of each service. Reads the files that flags name, nothing else."""
 
+import json
 import os
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
+from urllib.parse import unquote, urlsplit
 
 from schemas import subjects
 from schemas.ids import new_short_id
-from schemas.params import Limits, Output, Params, Sampling
 from services.bus.config import BusSettings
+from services.cli.defaults import default_params, template_kwargs
 from services.cli.errors import UsageError
-from services.cli.flags import ENGINE, MODEL, Values
+from services.cli.flags import ENGINE, MODEL, SAMPLING, Values
+from services.cli.llama_options import context_options, cpus, model_options
 from services.cli.parse import values_to_env
+from services.cli.values import get, json_object, text_of_file, text_or_file, texts
+from services.edge.cors_policy import CorsPolicy
 from services.engine.config import EngineSettings
+from services.engine.errors import BadSimulation
+from services.engine.simulation import Simulation, parse_simulation
 from services.gateway.config import GatewaySettings
 from services.models.config import ModelsSettings
 from services.streams.config import StreamsSettings
 
-T = TypeVar("T")
 AUTO_SLOTS = 4
+DEBUG = 4
+"""llama.cpp's own log is shown above this verbosity."""
+SIMULATED = "simulated"
+"""Name of a model that is none, where the user gives no other."""
 DATABASE_NAME = "llamatape.db"
-
-
-def _get(values: Values, key: str, kind: type[T]) -> T:
-    return cast(T, values[key])
-
-
-def _list(values: Values, key: str) -> tuple[str, ...]:
-    return cast("tuple[str, ...]", values[key])
+RECEIPTS_NAME = "downloads.jsonl"
 
 
 def data_dir(values: Values) -> Path:
     """Where this machine's logs, database and broker live; absolute, not created here."""
-    if given := _get(values, "data_dir", str):
+    if given := get(values, "data_dir", str):
         return Path(given).expanduser().absolute()
     base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     return (Path(base).expanduser() / "llamatape").absolute()
 
 
 def model_path(values: Values) -> str:
-    """The file as the user named it. Raises UsageError where none was named."""
+    """The file as the user named it. Raises UsageError where there is none.
+
+    Empty where a simulation needs none, and where it is still to be downloaded.
+    """
     if path := values["model"]:
         return str(path)
-    raise UsageError("no model: name a GGUF file with -m FILE")
+    if values["simulate"] or is_remote(values):
+        return ""
+    raise UsageError("no model: name a GGUF file with -m FILE, or a repository with -hf USER/MODEL")
+
+
+def is_remote(values: Values) -> bool:
+    """Whether the model is to be found elsewhere: see services.cli.downloading."""
+    return bool(values["hf_repo"] or values["model_url"])
+
+
+def simulation(values: Values) -> Simulation | None:
+    """What `--simulate` says, None without it. Raises UsageError."""
+    text = get(values, "simulate", str)
+    try:
+        return parse_simulation(text) if text else None
+    except BadSimulation as error:
+        raise UsageError(f"--simulate: {error}") from None
 
 
 def aliases(values: Values) -> tuple[str, ...]:
     """Sorted and distinct, as llama-server keeps them: the first one is the model's name."""
-    return tuple(sorted(set(_list(values, "alias"))))
+    return tuple(sorted(set(texts(values, "alias"))))
 
 
 def model_name(values: Values) -> str:
-    return next(iter(aliases(values)), "") or Path(model_path(values)).name
+    """The first alias, else the repository, else the file's name."""
+    given = next(iter(aliases(values)), "") or get(values, "hf_repo", str)
+    return given or Path(model_path(values)).name or _url_name(values) or SIMULATED
+
+
+def _url_name(values: Values) -> str:
+    return unquote(urlsplit(get(values, "model_url", str)).path.rpartition("/")[2])
 
 
 def api_keys(values: Values) -> tuple[str, ...]:
-    return _list(values, "api_key") + _keys_of_file(_get(values, "api_key_file", str))
+    return texts(values, "api_key") + _keys_of_file(get(values, "api_key_file", str))
 
 
 def _keys_of_file(path: str) -> tuple[str, ...]:
-    lines = _text_of("--api-key-file", path).splitlines() if path else []
+    lines = text_of_file("--api-key-file", path).splitlines() if path else []
     return tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
-
-
-def _text_of(flag: str, path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UsageError(f"{flag}: cannot read {path}: {reason}") from None
 
 
 def bus_settings(values: Values) -> BusSettings:
     return BusSettings(
-        url=_get(values, "broker_url", str) or BusSettings.url,
-        token=_get(values, "broker_token", str),
-        n_replicas=_get(values, "replicas", int),
-        lease_s=_get(values, "lease", float),
-        store_max_bytes=_get(values, "store_max_bytes", int),
+        url=get(values, "broker_url", str) or BusSettings.url,
+        token=get(values, "broker_token", str),
+        n_replicas=get(values, "replicas", int),
+        lease_s=get(values, "lease", float),
+        store_max_bytes=get(values, "store_max_bytes", int),
     )
 
 
 def gateway_settings(values: Values) -> GatewaySettings:
     name = model_name(values)
     return GatewaySettings(
-        host=",".join(_list(values, "host")),
+        host=",".join(texts(values, "host")),
         port=port(values, GatewaySettings.port),
         api_keys=api_keys(values),
         model_key=subjects.model_key(name),
@@ -91,10 +111,56 @@ def gateway_settings(values: Values) -> GatewaySettings:
         aliases=aliases(values),
         tags=tags(values),
         model_path=model_path(values),
-        deadline_s=_get(values, "timeout", int),
-        sse_ping_interval_s=_get(values, "sse_ping_interval", int),
-        has_slots=_get(values, "slots", bool),
+        deadline_s=get(values, "timeout", int),
+        sse_ping_interval_s=get(values, "sse_ping_interval", int),
+        has_slots=get(values, "slots", bool),
+        has_metrics=get(values, "metrics", bool),
+        has_props_post=get(values, "props", bool),
+        cors=_cors(values),
+        api_prefix=_prefix(get(values, "api_prefix", str)),
+        static_dir=_static_dir(values),
+        ui_settings=_ui_settings(values),
     )
+
+
+def _cors(values: Values) -> CorsPolicy:
+    return CorsPolicy(
+        origins=get(values, "cors_origins", str),
+        methods=get(values, "cors_methods", str),
+        headers=get(values, "cors_headers", str),
+        allows_credentials=get(values, "cors_credentials", bool),
+    )
+
+
+def _prefix(text: str) -> str:
+    prefix = text.rstrip("/")
+    if prefix and not prefix.startswith("/"):
+        raise UsageError(f"--api-prefix: {text!r} does not begin with a slash")
+    return prefix
+
+
+def _static_dir(values: Values) -> str:
+    """Empty where no files are served, as with --no-ui (llama-server)."""
+    path = get(values, "path", str)
+    if path and not os.path.isdir(path):
+        raise UsageError(f"--path: {path} is not a folder")
+    return os.path.abspath(path) if path and get(values, "ui", bool) else ""
+
+
+def _ui_settings(values: Values) -> str:
+    text = text_or_file(values, "ui_config", "ui_config_file")
+    return json.dumps(json_object("--ui-config", text))
+
+
+def tls_files(values: Values) -> tuple[str, str] | None:
+    """Certificate and key; None where HTTP is spoken in the clear."""
+    cert, key = get(values, "ssl_cert_file", str), get(values, "ssl_key_file", str)
+    if bool(cert) != bool(key):
+        raise UsageError("--ssl-cert-file and --ssl-key-file need each other")
+    for flag, path in (("--ssl-cert-file", cert), ("--ssl-key-file", key)):
+        if path:
+            text_of_file(flag, path)
+    return (cert, key) if cert else None
 
 
 def port(values: Values, default: int) -> int:
@@ -103,58 +169,70 @@ def port(values: Values, default: int) -> int:
 
 
 def tags(values: Values) -> tuple[str, ...]:
-    return tuple(sorted(set(_list(values, "tags"))))
+    return tuple(sorted(set(texts(values, "tags"))))
 
 
 def streams_settings(values: Values) -> StreamsSettings:
     return StreamsSettings(
         api_keys=api_keys(values),
-        host=",".join(_list(values, "host")),
+        host=",".join(texts(values, "host")),
         port=port(values, StreamsSettings.port),
     )
 
 
 def database_url(values: Values) -> str:
-    url = _get(values, "database_url", str)
+    url = get(values, "database_url", str)
     return url or f"sqlite+aiosqlite:///{data_dir(values) / DATABASE_NAME}"
 
 
 def models_settings(values: Values) -> ModelsSettings:
     name = model_name(values)
+    engine_values = values | {"hf_token": ""}  # no secret goes over the bus
     return ModelsSettings(
         database_url=database_url(values),
-        host=_get(values, "host_id", str),
+        host=get(values, "host_id", str),
         model_name=name,
         model_key=subjects.model_key(name),
-        model_path=os.path.abspath(model_path(values)),
+        model_path=_absolute(model_path(values)),
         aliases=aliases(values),
         tags=tags(values),
-        engine_env=tuple(values_to_env(values, [MODEL, ENGINE]).items()),
-        n_engines=_get(values, "engines", int),
+        receipts_path=str(data_dir(values) / RECEIPTS_NAME) if values["data_dir"] else "",
+        engine_env=tuple(values_to_env(engine_values, [MODEL, ENGINE, SAMPLING]).items()),
+        n_engines=get(values, "engines", int),
     )
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path) if path else ""
 
 
 def engine_settings(values: Values) -> EngineSettings:
     name, n_threads = model_name(values), _threads(values, "threads", 0)
     return EngineSettings(
-        engine=_get(values, "engine_id", str) or new_short_id("e"),
-        host=_get(values, "host_id", str),
+        engine=get(values, "engine_id", str) or new_short_id("e"),
+        host=get(values, "host_id", str),
         model_key=subjects.model_key(name),
         model_name=name,
         model_path=model_path(values),
         aliases=aliases(values),
-        ordinal=_get(values, "ordinal", int),
-        n_ctx=_get(values, "ctx_size", int),
-        n_batch=_get(values, "batch_size", int),
-        n_ubatch=_get(values, "ubatch_size", int),
+        ordinal=get(values, "ordinal", int),
+        n_ctx=get(values, "ctx_size", int),
+        n_batch=get(values, "batch_size", int),
+        n_ubatch=get(values, "ubatch_size", int),
         n_threads=n_threads,
         n_threads_batch=_threads(values, "threads_batch", n_threads),
         n_slots=_slots(values),
-        is_warmup=_get(values, "warmup", bool),
-        is_jinja=_get(values, "jinja", bool),
+        is_warmup=get(values, "warmup", bool),
+        is_jinja=get(values, "jinja", bool),
         template=template(values),
-        is_verbose=_get(values, "verbose", bool),
+        is_verbose=get(values, "verbose", bool) or get(values, "log_verbosity", int) > DEBUG,
         defaults=default_params(values),
+        simulate=simulation(values),
+        cpus=cpus(values),
+        model=model_options(values),
+        context=context_options(values),
+        template_kwargs=template_kwargs(values),
+        prefill_assistant=get(values, "prefill_assistant", bool),
     )
 
 
@@ -167,7 +245,7 @@ def _threads(values: Values, key: str, default: int) -> int:
 
 
 def _slots(values: Values) -> int:
-    n_slots = _get(values, "parallel", int)
+    n_slots = get(values, "parallel", int)
     if n_slots == 0:
         raise UsageError("--parallel: 0 slots serve nobody; -1 chooses")
     return n_slots if n_slots > 0 else AUTO_SLOTS
@@ -175,33 +253,14 @@ def _slots(values: Values) -> int:
 
 def template(values: Values) -> str:
     """The chat template that replaces the model's; empty for none."""
-    path = _get(values, "chat_template_file", str)
-    return _text_of("--chat-template-file", path) if path else _get(values, "chat_template", str)
-
-
-def default_params(values: Values) -> Params:
-    """Parameters of a request that sets none."""
-    return Params(
-        sampling=Sampling(
-            seed=_get(values, "seed", int) & 0xFFFFFFFF,
-            temperature=max(_get(values, "temperature", float), 0.0),
-            top_k=_get(values, "top_k", int),
-            top_p=_get(values, "top_p", float),
-            min_p=_get(values, "min_p", float),
-            repeat_last_n=_get(values, "repeat_last_n", int),
-            repeat_penalty=_get(values, "repeat_penalty", float),
-            presence_penalty=_get(values, "presence_penalty", float),
-            frequency_penalty=_get(values, "frequency_penalty", float),
-        ),
-        limits=Limits(n_predict=_get(values, "n_predict", int)),
-        output=Output(sse_ping_interval=_get(values, "sse_ping_interval", int)),
-    )
+    return text_or_file(values, "chat_template", "chat_template_file")
 
 
 def check(values: Values) -> None:
     """Build everything once, so that a bad value ends the start and not a child. Raises UsageError."""
     bus_settings(values)
     gateway_settings(values)
+    tls_files(values)
     streams_settings(values)
     models_settings(values)
     engine_settings(values)

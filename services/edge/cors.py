@@ -1,56 +1,47 @@
-"""Cross-origin headers as llama-server sends them by default: any origin, reflected."""
+"""Cross-origin headers as llama-server sends them; by default any origin, reflected."""
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-METHODS = "GET, POST, DELETE, OPTIONS"
+from services.edge.cors_policy import CorsPolicy
 
 
-def install_cors(app: Starlette) -> None:
-    """Answer every OPTIONS request, and reflect `Origin` on every other answer.
+def install_cors(app: Starlette, policy: CorsPolicy | None = None) -> None:
+    """Answer every OPTIONS request, and tell `policy` on every other answer.
 
     Add it last, so that it is outermost: browsers send no key with a preflight.
     """
-    app.add_middleware(CorsMiddleware)
+    app.add_middleware(CorsMiddleware, policy=policy or CorsPolicy())
 
 
 class CorsMiddleware:
     """Pure ASGI; touches nothing but the start message."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, policy: CorsPolicy) -> None:
         self._app = app
+        self._policy = policy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         origin = Headers(scope=scope).get("origin")
         if scope["method"] == "OPTIONS":
-            return await _preflight(origin)(scope, receive, send)
-        if origin is None:
+            preflight = Response(b"", headers=self._policy.preflight(origin))
+            return await preflight(scope, receive, send)
+        allowed = self._policy.allowed(origin)
+        if allowed is None:
             return await self._app(scope, receive, send)
-        return await self._app(scope, receive, _reflecting(send, origin))
+        return await self._app(scope, receive, self._telling(send, allowed))
 
+    def _telling(self, send: Send, allowed: str) -> Send:
+        async def send_with_origin(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["access-control-allow-origin"] = allowed
+                if self._policy.reflects:
+                    headers.add_vary_header("Origin")
+            await send(message)
 
-def _preflight(origin: str | None) -> Response:
-    headers = {
-        "content-type": "text/html",
-        "access-control-allow-credentials": "true",
-        "access-control-allow-methods": METHODS,
-        "access-control-allow-headers": "*",
-    }
-    if origin is not None:
-        headers |= {"access-control-allow-origin": origin, "vary": "Origin"}
-    return Response(b"", headers=headers)
-
-
-def _reflecting(send: Send, origin: str) -> Send:
-    async def send_with_origin(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            headers["access-control-allow-origin"] = origin
-            headers.add_vary_header("Origin")
-        await send(message)
-
-    return send_with_origin
+        return send_with_origin

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from schemas.params import Params
+from services.engine.options import ContextOptions, ModelOptions
 from services.engine.simulation import Simulation
 
 
@@ -16,7 +17,9 @@ class EngineSettings:
     sequences. defaults: parameters that a request does not set. template: a Jinja chat template that
     replaces the model's. is_jinja: whether templates are rendered at all. ordinal: this engine's
     number in `tasks.<model_key>.e<ordinal>`. is_verbose: llama.cpp's log goes to stderr.
-    simulate: decode without weights; model_path may be empty then.
+    simulate: decode without weights; model_path may be empty then. cpus: cores of the decoder, () for
+    all. model, context: further options of llama.cpp. template_kwargs: JSON object of variables that a
+    chat does not set. prefill_assistant: a last assistant message is continued.
     """
 
     engine: str
@@ -39,3 +42,8 @@ class EngineSettings:
     accept_s: float = 30.0
     defaults: Params = field(default_factory=Params)
     simulate: Simulation | None = None
+    cpus: tuple[int, ...] = ()
+    model: ModelOptions = field(default_factory=ModelOptions)
+    context: ContextOptions = field(default_factory=ContextOptions)
+    template_kwargs: str = "{}"
+    prefill_assistant: bool = True

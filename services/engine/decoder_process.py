@@ -147,6 +147,9 @@ class DecoderProcess:
             is_warmup=settings.is_warmup,
             is_verbose=settings.is_verbose,
             simulate=settings.simulate,
+            cpus=settings.cpus,
+            model=settings.model,
+            context=settings.context,
         )
 
     def _on_frame(self, data: bytes) -> None:

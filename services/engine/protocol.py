@@ -8,6 +8,7 @@ from schemas.errors import Problem
 from schemas.events import ChoiceEnd, ChoiceStart, TokenProbs
 from schemas.params import Params
 from schemas.struct import Message, TaggedMessage
+from services.engine.options import ContextOptions, ModelOptions
 from services.engine.simulation import Simulation
 
 
@@ -16,7 +17,8 @@ class DecoderConfig(Message, frozen=True, kw_only=True):
 
     n_ctx_slot: most tokens of one slot (their sum may be more than n_ctx), 0: equal shares, see
     `context_size`. n_threads 0: one per physical core (llama-server). simulate: keep time instead of
-    computing; model_path then says whose vocabulary it speaks, empty for a built-in one.
+    computing; model_path then says whose vocabulary it speaks, empty for a built-in one. cpus: numbers
+    of the cores to run on, () for all. model, context: further options of llama.cpp.
     """
 
     model_path: str
@@ -30,6 +32,9 @@ class DecoderConfig(Message, frozen=True, kw_only=True):
     is_warmup: bool = True
     is_verbose: bool = False
     simulate: Simulation | None = None
+    cpus: tuple[int, ...] = ()
+    model: ModelOptions = ModelOptions()
+    context: ContextOptions = ContextOptions()
 
 
 class ChoiceJob(Message, frozen=True, kw_only=True):

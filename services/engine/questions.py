@@ -1,6 +1,7 @@
 """Everything that an engine answers without its weights: prompts, templates, its own description."""
 
 import asyncio
+import json
 
 from schemas.events import Compat
 from schemas.rpc import (
@@ -16,6 +17,7 @@ from services.engine.compat import make_compat
 from services.engine.config import EngineSettings
 from services.engine.context_size import slot_context
 from services.engine.describe import describe_model, token_names
+from services.engine.errors import ModelNotLoadable
 from services.engine.llama import legacy_template
 from services.engine.llama.gguf import Gguf
 from services.engine.open_model import digest_of, open_vocabulary
@@ -53,6 +55,7 @@ async def load_questions(settings: EngineSettings, build: str) -> Questions:
 
 def _load(settings: EngineSettings, build: str) -> Questions:
     header, vocabulary = open_vocabulary(settings)
+    _check_biases(settings, vocabulary.n_vocab)
     templates = Templates(
         chosen=settings.template,
         of_model=_templates_of(header),
@@ -60,6 +63,8 @@ def _load(settings: EngineSettings, build: str) -> Questions:
         is_jinja=settings.is_jinja,
         named=legacy_template.builtin_names(),
         render_named=legacy_template.render,
+        prefill_assistant=settings.prefill_assistant,
+        kwargs=json.loads(settings.template_kwargs),
     )
     _, n_ctx_slot = slot_context(settings, header.n_ctx_train)
     compat = make_compat(
@@ -71,6 +76,12 @@ def _load(settings: EngineSettings, build: str) -> Questions:
     preparer = Preparer(settings, vocabulary, templates, n_ctx=n_ctx_slot)
     description = describe_model(settings, vocabulary, header, templates, compat)
     return Questions(preparer, description, compat)
+
+
+def _check_biases(settings: EngineSettings, n_vocab: int) -> None:
+    for token, _ in settings.defaults.sampling.logit_bias:
+        if not 0 <= token < n_vocab:
+            raise ModelNotLoadable(f"--logit-bias: the model has no token {token}")
 
 
 def _templates_of(header: Gguf) -> dict[str, str]:

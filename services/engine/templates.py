@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import Template, TemplateError
 
@@ -188,6 +188,7 @@ class Templates:
 
     chosen: the setting, empty for the model's own. of_model: the GGUF's, "" and "tool_use".
     named: names that render_named knows. prefill_assistant: a last assistant message is continued.
+    kwargs: variables that a request does not set.
     """
 
     def __init__(
@@ -200,8 +201,10 @@ class Templates:
         named: tuple[str, ...],
         render_named: RenderNamed,
         prefill_assistant: bool = True,
+        kwargs: JsonObject | None = None,
     ) -> None:
         self._prefill_assistant = prefill_assistant
+        self._kwargs = kwargs or {}
         source = chosen or of_model.get("") or of_model.get("tool_use") or CHATML
         if not is_jinja or (source in named and source != "chatml"):
             self._default: JinjaTemplate | NamedTemplate = NamedTemplate(source, render_named)
@@ -225,11 +228,16 @@ class Templates:
         """sha256 in hex over everything that decides how a chat is rendered."""
         kind = type(self._default).__name__
         tool_use = self._tool_use.source if self._tool_use else ""
-        parts = (kind, self._default.source, tool_use, str(self._prefill_assistant))
+        kwargs = str(sorted(self._kwargs.items())) if self._kwargs else ""
+        parts = (kind, self._default.source, tool_use, str(self._prefill_assistant) + kwargs)
         return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
     def apply(self, body: JsonObject, created_at_ms: int) -> Rendered:
         """Render the `messages` of a request. Blocks (see above). Raises RequestError."""
+        given = body.get("chat_template_kwargs")
+        if self._kwargs and (given is None or isinstance(given, dict)):
+            merged = self._kwargs | cast(JsonObject, given or {})
+            body = body | {"chat_template_kwargs": merged}
         chat = read_chat(body, prefill_assistant=self._prefill_assistant)
         template = self._tool_use if chat.tools and self._tool_use else self._default
         return template.apply(chat, created_at_ms)

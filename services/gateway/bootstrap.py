@@ -12,6 +12,7 @@ from services.edge.auth import install_auth
 from services.edge.body import install_body_handlers
 from services.edge.cors import install_cors
 from services.edge.errors import install_error_handlers
+from services.edge.prefix import install_prefix
 from services.gateway.admission import Admission
 from services.gateway.answer import Answers
 from services.gateway.cancellation import LogEnder
@@ -22,6 +23,7 @@ from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
 from services.gateway.info import InfoRoutes
 from services.gateway.models import ServedModel
 from services.gateway.readiness import install_readiness
+from services.gateway.static import install_static
 from services.gateway.responses import ResponsesRoutes
 from services.gateway.stored_responses import StoredResponses
 from services.gateway.vocabulary import VocabularyRoutes
@@ -71,6 +73,7 @@ def create_app(
     _add_counting_routes(app, CountingRoutes(counter, settings))
     _add_info_routes(app, InfoRoutes(model, engines, settings))
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
+    install_static(app, settings.static_dir)
     _install_manners(app, settings, model)
     return app
 
@@ -123,4 +126,5 @@ def _install_manners(app: FastAPI, settings: GatewaySettings, model: ServedModel
     install_body_handlers(app)
     install_auth(app, settings.api_keys)
     install_readiness(app, model)
-    install_cors(app)
+    install_prefix(app, settings.api_prefix)
+    install_cors(app, settings.cors)

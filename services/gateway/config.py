@@ -1,6 +1,8 @@
 """Settings of a gateway."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from services.edge.cors_policy import CorsPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -9,7 +11,9 @@ class GatewaySettings:
 
     api_keys: accepted keys, none means that everybody may ask. model_name, aliases, tags: the one
     model of single-model mode. deadline_s: seconds after which a request fails, running or not.
-    has_slots: whether GET /slots answers. max_body_bytes: of a request. model_path: as shown by /props.
+    has_slots, has_metrics: whether GET /slots and GET /metrics answer. max_body_bytes: of a request.
+    model_path: as shown by /props. api_prefix: what every path begins with, no slash at its end.
+    static_dir: folder of files to serve, empty for none. ui_settings: JSON object, shown by /props.
     """
 
     host: str = "127.0.0.1"
@@ -23,6 +27,11 @@ class GatewaySettings:
     deadline_s: float = 3600.0
     sse_ping_interval_s: int = 30
     has_slots: bool = True
+    has_metrics: bool = False
     has_props_post: bool = False
+    cors: CorsPolicy = field(default_factory=CorsPolicy)
+    api_prefix: str = ""
+    static_dir: str = ""
+    ui_settings: str = "{}"
     max_body_bytes: int = 64 * 1024 * 1024
     prepare_timeout_s: float = 30.0

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+import orjson
+
 from schemas.params import Params
 from schemas.rpc import ModelDescription, SlotDescription
 from services.gateway.config import GatewaySettings
@@ -92,7 +94,7 @@ def props_view(found: ModelDescription, settings: GatewaySettings, *, is_sleepin
         "endpoint_props": settings.has_props_post,
         "endpoint_metrics": False,
         "ui": False,
-        "ui_settings": {},
+        "ui_settings": orjson.loads(settings.ui_settings),
         "chat_template": found.chat_template,
         "chat_template_caps": found.chat_template_caps,
         "bos_token": found.bos_token,

@@ -78,6 +78,7 @@ def _build(bus: Bus, settings: ModelsSettings) -> ModelsService:
             open_records=lambda: _open_records(settings.database_url),
             first_seen_ms=_now_ms(),
             on_change=on_change,
+            receipts_path=settings.receipts_path,
         ),
         now_ms=_now_ms,
     )

@@ -9,6 +9,7 @@ class ModelsSettings:
 
     model_name, model_key, model_path, aliases, tags: the one model that single-model mode loads at
     start. engine_env: flags of its engine as environment variables. n_engines: how many to run.
+    receipts_path: file in which the launcher notes downloads, empty for none.
     """
 
     database_url: str = "sqlite+aiosqlite:///llamatape.db"
@@ -20,3 +21,4 @@ class ModelsSettings:
     tags: tuple[str, ...] = ()
     engine_env: tuple[tuple[str, str], ...] = ()
     n_engines: int = 1
+    receipts_path: str = ""

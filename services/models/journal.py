@@ -6,11 +6,12 @@ once and are written behind. A decision that cannot be written is tried again un
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from services.logs import event
 from services.models.catalog import ModelSpec, Registered
+from services.models.downloads.receipts import Receipt
 from services.models.errors import ModelsError
 from services.models.files import FileFacts, FileIdentity
 from services.models.lifecycle import Reason, Verdict
@@ -31,6 +32,7 @@ class Records(Protocol):
     async def register(self, spec: ModelSpec, file: FileIdentity, at_ms: int) -> Registered: ...
     async def learn(self, key: str, file: FileIdentity, facts: FileFacts) -> bool: ...
     async def record(self, key: str, verdict: Verdict, at_ms: int) -> bool: ...
+    async def note_downloads(self, receipts: Sequence[Receipt]) -> None: ...
     async def close(self) -> None: ...
 
 

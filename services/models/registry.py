@@ -1,6 +1,7 @@
 """The registry and the lifecycle's history, over sessions. The only place that reads or writes the tables."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
@@ -8,10 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from schemas.lifecycle import UNLOADED
 from services.models.catalog import ModelSpec, Registered
 from services.models.database import create_engine, transaction
+from services.models.downloads.receipts import Receipt
 from services.models.files import FileFacts, FileIdentity
 from services.models.lifecycle import Verdict
 from services.models.schema import ensure_schema
-from services.models.tables import ModelRow, ModelStateRow, ModelTransitionRow
+from services.models.tables import DownloadRow, ModelRow, ModelStateRow, ModelTransitionRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,19 @@ class Registry:
         async with transaction(self._engine) as session:
             return [_as_transition(row) for row in (await session.scalars(query)).all()]
 
+    async def note_downloads(self, receipts: Sequence[Receipt]) -> None:
+        """Add those that are not there yet."""
+        async with transaction(self._engine) as session:
+            for receipt in receipts:
+                if await session.get(DownloadRow, receipt.id) is None:
+                    session.add(DownloadRow(**asdict(receipt)))
+
+    async def downloads(self) -> list[Receipt]:
+        """All of them, oldest first."""
+        query = select(DownloadRow).order_by(DownloadRow.ended_at_ms, DownloadRow.id)
+        async with transaction(self._engine) as session:
+            return [_as_receipt(row) for row in (await session.scalars(query)).all()]
+
 
 async def open_registry(url: str) -> Registry:
     """Connect and bring the schema up to date. Raises SchemaTooNew, DatabaseUnavailable."""
@@ -130,6 +145,10 @@ def _transition(key: str, before: str, verdict: Verdict, at_ms: int) -> ModelTra
         error=verdict.error,
         at_ms=at_ms,
     )
+
+
+def _as_receipt(row: DownloadRow) -> Receipt:
+    return Receipt(**{field.name: getattr(row, field.name) for field in fields(Receipt)})
 
 
 def _as_transition(row: ModelTransitionRow) -> Transition:

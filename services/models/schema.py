@@ -12,7 +12,7 @@ from services.models.errors import SchemaTooNew
 
 log = logging.getLogger(__name__)
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision in `migrations/versions`. Revisions are numbers of four digits, so they sort."""
 
 VERSION_TABLE = "alembic_version"

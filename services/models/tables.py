@@ -75,4 +75,25 @@ class ModelTransitionRow(Base):
     at_ms: Mapped[int] = mapped_column(BigInteger)
 
 
+class DownloadRow(Base):
+    """One download, as its receipt says (services.models.downloads.receipts). Append-only."""
+
+    __tablename__ = "downloads"
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    repo: Mapped[str] = mapped_column(Text)
+    revision: Mapped[str] = mapped_column(String(64))
+    file: Mapped[str] = mapped_column(Text)
+    url: Mapped[str] = mapped_column(Text)
+    path: Mapped[str] = mapped_column(Text)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    etag: Mapped[str] = mapped_column(Text)
+    digest: Mapped[str] = mapped_column(String(64))
+    started_at_ms: Mapped[int] = mapped_column(BigInteger)
+    ended_at_ms: Mapped[int] = mapped_column(BigInteger)
+    outcome: Mapped[str] = mapped_column(String(16))
+    error: Mapped[str] = mapped_column(Text)
+
+
 Index("ix_model_transitions_model_key", ModelTransitionRow.model_key, ModelTransitionRow.id)
+Index("ix_downloads_ended_at_ms", DownloadRow.ended_at_ms)

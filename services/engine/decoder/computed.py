@@ -1,10 +1,12 @@
 """The real decoder: loads a model with llama.cpp and decodes with it. One thread."""
 
 import gc
+import os
 
 from services.engine.decoder.loop import Loop
 from services.engine.decoder.pipe import Pipe, PipeClosed
 from services.engine.decoder.running import opener
+from services.engine.errors import ModelNotLoadable
 from services.engine.llama.context import Context
 from services.engine.protocol import DecoderConfig, LoadProgress, Ready
 from services.engine.scheduler import Scheduler, Sizes
@@ -14,6 +16,7 @@ PROGRESS_STEP = 0.01
 
 def run_computed(config: DecoderConfig, pipe: Pipe) -> None:
     """Serve the front until it says Stop. Raises PipeClosed, ModelNotLoadable."""
+    _pin(config.cpus)
     context = Context(config, _Progress(pipe).report)
     try:
         ready = Ready(n_ctx=context.n_ctx, n_ctx_slot=context.n_ctx_slot, n_slots=config.n_slots)
@@ -23,6 +26,16 @@ def run_computed(config: DecoderConfig, pipe: Pipe) -> None:
         Loop(context, opener(context), Scheduler(_sizes(config, context), context), pipe).run()
     finally:
         context.close()
+
+
+def _pin(cpus: tuple[int, ...]) -> None:
+    """Run on those cores only, all threads that come; on all for ()."""
+    if not cpus:
+        return
+    usable = os.sched_getaffinity(0) & set(cpus)
+    if not usable:
+        raise ModelNotLoadable(f"--cpu-mask, --cpu-range: this machine has no core {cpus[0]}")
+    os.sched_setaffinity(0, usable)
 
 
 class _Progress:

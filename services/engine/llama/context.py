@@ -12,6 +12,7 @@ from services.engine.errors import ModelNotLoadable
 from services.engine.llama.batch import LlamaBatch
 from services.engine.llama.library import LOG, lib, quick
 from services.engine.llama.threads import n_physical_cores
+from services.engine.llama.tuning import ModelParams, init_backend, tune_context
 from services.engine.protocol import DecoderConfig
 
 GGUF_MAGIC = b"GGUF"
@@ -36,8 +37,8 @@ class Context:
     def __init__(self, config: DecoderConfig, on_progress: Callable[[float], bool]) -> None:
         LOG.is_verbose = config.is_verbose
         _check_file(config.model_path)
-        lib.llama_backend_init()
-        self.model = _load(config.model_path, on_progress)
+        init_backend(config.model)
+        self.model = _load(config.model_path, ModelParams(config.model), on_progress)
         self.vocab = lib.llama_model_get_vocab(self.model)
         self.n_vocab: int = lib.llama_vocab_n_tokens(self.vocab)
         self.eog_ids = frozenset(i for i in range(self.n_vocab) if _is_eog(self.vocab, i))
@@ -96,7 +97,7 @@ class Context:
         params.n_threads = config.n_threads if config.n_threads > 0 else n_physical_cores()
         params.n_threads_batch = max(config.n_threads_batch, 0) or params.n_threads
         params.kv_unified = True
-        params.no_perf = True
+        tune_context(params, config.context)
         pointer = lib.llama_init_from_model(self.model, params)
         if not pointer:
             lib.llama_model_free(self.model)
@@ -137,8 +138,8 @@ def _context_sizes(config: DecoderConfig, n_ctx_train: int) -> tuple[int, int]:
     return slot_context(config, n_ctx_train)
 
 
-def _load(path: str, on_progress: Callable[[float], bool]) -> int:
-    params = lib.llama_model_default_params()
+def _load(path: str, model_params: ModelParams, on_progress: Callable[[float], bool]) -> int:
+    params = model_params.value
     callback = lib.llama_progress_callback(lambda fraction, _: on_progress(fraction))
     params.progress_callback = callback
     model = lib.llama_model_load_from_file(os.fsencode(path), params)

@@ -16,6 +16,8 @@ from typing import Any
 
 from services.engine.errors import ModelNotLoadable
 from services.engine.llama.library import LOG, lib
+from services.engine.llama.tuning import ModelParams
+from services.engine.options import ModelOptions
 
 NO_TOKEN = -1
 _INT32_MAX = 2**31 - 1
@@ -36,13 +38,14 @@ class Vocabulary:
     ids are ints in 0 ≤ id < n_vocab; the special ones are None where the model has none.
     """
 
-    def __init__(self, path: str, *, is_verbose: bool = False) -> None:
+    def __init__(
+        self, path: str, *, is_verbose: bool = False, options: ModelOptions | None = None
+    ) -> None:
         LOG.is_verbose = is_verbose
         if not Path(path).is_file():
             raise ModelNotLoadable(f"the model file {path} does not exist")
-        params = lib.llama_model_default_params()
-        params.vocab_only = True
-        self._model: Any = lib.llama_model_load_from_file(path.encode(), params)
+        params = ModelParams(options or ModelOptions(), is_vocab_only=True)
+        self._model: Any = lib.llama_model_load_from_file(path.encode(), params.value)
         if not self._model:
             raise ModelNotLoadable(f"llama.cpp cannot load {path}: {LOG.last_error()}")
         self._vocab: Any = lib.llama_model_get_vocab(self._model)

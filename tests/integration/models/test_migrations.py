@@ -17,7 +17,7 @@ from services.models.errors import DatabaseUnavailable, SchemaTooNew
 from services.models.registry import open_registry
 from services.models.schema import HEAD, current_revision, ensure_schema
 
-TABLES = {"models", "model_states", "model_transitions"}
+TABLES = {"downloads", "models", "model_states", "model_transitions"}
 
 
 @pytest.fixture

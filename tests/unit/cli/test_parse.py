@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from services.cli.errors import UsageError
 from services.cli.flags import ENGINE, FLAGS, MODEL, Flag, Value
+from services.cli.table.presets import PRESETS
 from services.cli.parse import defaults, parse, parse_environment, values_to_env
 
 LLAMA_SERVER = {
@@ -86,7 +87,7 @@ def test_arguments(line: str, key: str, value: Value) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("--prot 1", "invalid argument: --prot (did you mean --port?)"),
+        ("--paralel 1", "invalid argument: --paralel (did you mean --parallel?)"),
         ("--zzzzzz", "invalid argument: --zzzzzz; --help"),
         ("model.gguf", "invalid argument: model.gguf;"),
         ("-c", "-c: a value is missing"),
@@ -146,21 +147,29 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_characters=",\0"), min_size
 )
 
 
+ORDINARY = [flag for flag in FLAGS if flag.is_built and flag.key not in PRESETS]
+
+
 def _values_of(flag: Flag) -> st.SearchStrategy[Value]:
     match flag.kind:
         case "int":
             return st.integers(int(max(flag.low, -(2**62))), int(min(flag.high, 2**62)))
         case "float":
             return st.floats(flag.low, flag.high, allow_nan=False, allow_infinity=False)
-        case "bool":
+        case "bool" | "onoff":
             return st.booleans()
+        case "choice":
+            return st.sampled_from((flag.default, *flag.choices))
         case "list":
             return st.lists(WORDS).map(tuple)
+        case "texts":
+            return st.lists(st.text(st.characters(codec="utf-8"))).map(tuple)
         case _:
             return st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 
 
 @given(st.data())
 def test_a_child_reads_back_what_its_parent_wrote(data: st.DataObject) -> None:
-    values = {flag.key: data.draw(_values_of(flag), label=flag.key) for flag in FLAGS}
+    flags = data.draw(st.lists(st.sampled_from(ORDINARY), max_size=12, unique=True))
+    values = defaults() | {f.key: data.draw(_values_of(f), label=f.key) for f in flags}
     assert parse([], values_to_env(values)) == values
