@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from services.cli.cut_off import LOGGER, CutOff, Interrupted
 from services.cli.errors import StartError
 from services.cli.listen import BACKLOG
 
@@ -18,16 +19,6 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_S = 75
 SHUTDOWN_S = 1
-
-
-class Interrupted(logging.Filter):
-    """Hides that answers were cut off by our own end: it is no failure of theirs."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, asyncio.CancelledError) and not record.getMessage().startswith(
-            "Cancel "
-        )
 
 
 class Server(uvicorn.Server):
@@ -48,14 +39,23 @@ async def serving(
     """
     server = Server(_loaded(_config(app, tls)))
     task = asyncio.create_task(server.serve(sockets), name="http")
+    with _filtered(CutOff()):
+        try:
+            yield
+        finally:
+            with _filtered(Interrupted()):
+                server.should_exit = True
+                await task
+
+
+@contextlib.contextmanager
+def _filtered(by: logging.Filter) -> Generator[None]:
+    uvicorn_log = logging.getLogger(LOGGER)
+    uvicorn_log.addFilter(by)
     try:
         yield
     finally:
-        uvicorn_log = logging.getLogger("uvicorn.error")
-        uvicorn_log.addFilter(interrupted := Interrupted())
-        server.should_exit = True
-        await task
-        uvicorn_log.removeFilter(interrupted)
+        uvicorn_log.removeFilter(by)
 
 
 def _loaded(config: uvicorn.Config) -> uvicorn.Config:
