@@ -132,6 +132,53 @@ class SlotsDescription(TaggedMessage, frozen=True, kw_only=True, tag="slots_desc
     slots: tuple[SlotDescription, ...]
 
 
+class DescribeMetrics(TaggedMessage, frozen=True, kw_only=True, tag="describe_metrics"):
+    """Ask for MetricsDescription."""
+
+
+class BusFigures(Message, frozen=True, kw_only=True):
+    """What one process did on the bus since its start.
+
+    appends: entries stored, by latency: one bucket per bound (seconds, inclusive) and one for the
+    rest; append_s: their sum. n_fenced: appends that another writer was faster than. n_live: logs
+    followed now. n_gaps: breaks in live logs that were filled. n_failovers: logs taken over.
+    n_pings: heartbeats written.
+    """
+
+    append_bounds_s: tuple[float, ...]
+    appends: tuple[int, ...]
+    append_s: float = 0.0
+    n_fenced: int = 0
+    n_live: int = 0
+    n_gaps: int = 0
+    n_failovers: int = 0
+    n_pings: int = 0
+
+
+class MetricsDescription(TaggedMessage, frozen=True, kw_only=True, tag="metrics_description"):
+    """What one engine has done since its start; times in microseconds, the start in Unix seconds.
+
+    n_prompt: tokens that were decoded, cached ones excluded. n_predicted_steps: tokens but the first
+    of each choice, which cost a step of their own; predicted_us is their time. n_busy_slots: summed
+    over all decode calls. n_context_max: tokens of the longest sequence seen. n_processing: slots at
+    work now.
+    """
+
+    engine: str
+    started_at_s: int
+    n_prompt: int = 0
+    n_prompt_cached: int = 0
+    prompt_us: int = 0
+    n_predicted: int = 0
+    n_predicted_steps: int = 0
+    predicted_us: int = 0
+    n_decodes: int = 0
+    n_busy_slots: int = 0
+    n_context_max: int = 0
+    n_processing: int = 0
+    bus: BusFigures
+
+
 class StartEngine(TaggedMessage, frozen=True, kw_only=True, tag="start_engine"):
     """Order to an engine host: run an engine. env: its flags as environment variables."""
 
@@ -151,7 +198,15 @@ class Done(TaggedMessage, frozen=True, kw_only=True, tag="done"):
     """The order was carried out, or had been before."""
 
 
-EngineQuestion = Prepare | ApplyTemplate | Tokenize | Detokenize | DescribeModel | DescribeSlots
+EngineQuestion = (
+    Prepare
+    | ApplyTemplate
+    | Tokenize
+    | Detokenize
+    | DescribeModel
+    | DescribeSlots
+    | DescribeMetrics
+)
 EngineAnswer = (
     Prepared
     | TemplateApplied
@@ -159,6 +214,7 @@ EngineAnswer = (
     | Detokenized
     | ModelDescription
     | SlotsDescription
+    | MetricsDescription
     | Refusal
 )
 HostOrder = StartEngine | StopEngine

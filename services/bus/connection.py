@@ -14,6 +14,7 @@ from nats.aio.subscription import Subscription
 from nats.js.client import JetStreamContext
 
 from services.bus.config import BusSettings
+from services.bus.counters import Counters
 from services.bus.errors import BusUnavailable
 from services.bus.lean_client import LeanClient
 
@@ -33,6 +34,7 @@ class Bus:
 
     def __init__(self, settings: BusSettings) -> None:
         self.settings = settings
+        self.counters = Counters()
         self.nc = LeanClient()
         self.js: JetStreamContext = self.nc.jetstream(timeout=API_TIMEOUT_S)
         self._on_reconnect: list[Callable[[], None]] = []

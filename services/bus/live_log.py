@@ -48,7 +48,7 @@ class LiveLog:
         self._is_filling = False
         self._fill_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._heard_at = 0.0
+        self._is_silent = False
         self._forget_reconnect: Callable[[], None] | None = None
 
     async def start(self, *, is_new: bool = False, after_seq: int = 0) -> None:
@@ -59,6 +59,7 @@ class LiveLog:
         self._last_seq = after_seq
         subject = subjects.live(self._generation_id)
         self._subscription = await self._bus.nc.subscribe_direct(subject, self._receive)
+        self._bus.counters.n_live += 1
         self._forget_reconnect = self._bus.on_reconnect(self._fill_later)
         self._arm()
         if not is_new:
@@ -74,7 +75,9 @@ class LiveLog:
         if self._fill_task is not None:
             self._fill_task.cancel()
         subscription, self._subscription = self._subscription, None
-        await unsubscribe(subscription)
+        if subscription is not None:
+            self._bus.counters.n_live -= 1
+            await unsubscribe(subscription)
 
     def _receive(self, _subject: bytes, headers: bytes, data: bytes) -> None:
         try:
@@ -100,7 +103,7 @@ class LiveLog:
 
     def _deliver(self, entry: Entry) -> None:
         self._last_seq = entry.seq
-        self._heard_at = asyncio.get_running_loop().time()
+        self._is_silent = False
         self._on_entry(entry)
 
     def _fill_later(self) -> None:
@@ -109,8 +112,10 @@ class LiveLog:
             self._fill_task = asyncio.create_task(self._fill_in_background())
 
     async def _fill_in_background(self) -> None:
+        before_seq = self._last_seq
         try:
             await self._fill()
+            self._bus.counters.n_gaps += self._last_seq != before_seq
         except BusUnavailable as error:
             log.warning("action=fill_failed generation=%s error=%s", self._generation_id, error)
         except SchemaError:
@@ -132,14 +137,13 @@ class LiveLog:
             self._deliver(entry)
 
     def _arm(self) -> None:
+        self._is_silent = True
         loop = asyncio.get_running_loop()
-        self._heard_at = self._heard_at or loop.time()
         self._timer = loop.call_later(self._silence_s, self._on_timer)
 
     def _on_timer(self) -> None:
         if self._subscription is None:
             return
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._heard_at >= self._silence_s and self._bus.is_connected:
+        if self._is_silent and self._bus.is_connected:
             self._fill_later()
-        self._timer = loop.call_later(self._silence_s, self._on_timer)
+        self._arm()

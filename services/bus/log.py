@@ -5,6 +5,7 @@ caller keeps one append in flight per generation; appends of different generatio
 """
 
 import asyncio
+import time
 from typing import NamedTuple
 
 from nats.js.errors import NotFoundError
@@ -61,7 +62,13 @@ class LogWriter:
         data = encode_entry(events)
         if len(data) > self._bus.max_message_bytes:
             raise MessageTooLarge(f"an entry of {len(data)} bytes")
-        seq = await self._store(generation_id, state.last_seq, data)
+        begun_at = time.monotonic()
+        try:
+            seq = await self._store(generation_id, state.last_seq, data)
+        except Fenced:
+            self._bus.counters.n_fenced += 1
+            raise
+        self._bus.counters.on_append(events, time.monotonic() - begun_at)
         return apply_entry(state, seq, events)
 
     async def _store(self, generation_id: str, last_seq: int, data: bytes) -> int:
