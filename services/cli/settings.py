@@ -12,6 +12,7 @@ from services.bus.config import BusSettings
 from services.cli.defaults import default_params, template_kwargs
 from services.cli.errors import UsageError
 from services.cli.flags import ENGINE, MODEL, SAMPLING, Values
+from services.cli.gcp import gcp_container
 from services.cli.llama_options import context_options, cpus, model_options
 from services.cli.parse import values_to_env
 from services.cli.values import get, json_object, text_of_file, text_or_file, texts
@@ -101,10 +102,12 @@ def bus_settings(values: Values) -> BusSettings:
 
 
 def gateway_settings(values: Values) -> GatewaySettings:
-    name = model_name(values)
+    name, gcp = model_name(values), gcp_container(os.environ)
     return GatewaySettings(
         host=",".join(texts(values, "host")),
-        port=port(values, GatewaySettings.port),
+        port=port(values, GatewaySettings.port) if gcp is None else gcp.port,
+        predict_route="" if gcp is None else gcp.predict,
+        predict_health_route="" if gcp is None else gcp.health,
         api_keys=api_keys(values),
         model_key=subjects.model_key(name),
         model_name=name,

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from services.bus.connection import Bus
 from services.bus.errors import BusError
@@ -22,9 +23,10 @@ from services.gateway.engines import Engines
 from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
 from services.gateway.info import InfoRoutes
 from services.gateway.models import ServedModel
+from services.gateway.predict import PredictRoute
 from services.gateway.readiness import install_readiness
-from services.gateway.static import install_static
 from services.gateway.responses import ResponsesRoutes
+from services.gateway.static import install_static
 from services.gateway.stored_responses import StoredResponses
 from services.gateway.vocabulary import VocabularyRoutes
 from services.streams.conversations import Conversations
@@ -73,6 +75,7 @@ def create_app(
     _add_counting_routes(app, CountingRoutes(counter, settings))
     _add_info_routes(app, InfoRoutes(model, engines, settings))
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
+    _add_predict_routes(app, settings)
     install_static(app, settings.static_dir)
     _install_manners(app, settings, model)
     return app
@@ -118,6 +121,16 @@ def _add_vocabulary_routes(app: FastAPI, routes: VocabularyRoutes) -> None:
     add("/tokenize", routes.tokenize, methods=["POST"])
     add("/detokenize", routes.detokenize, methods=["POST"])
     add("/apply-template", routes.apply_template, methods=["POST"])
+
+
+def _add_predict_routes(app: FastAPI, settings: GatewaySettings) -> None:
+    """Last, since it answers for all the others."""
+    if settings.predict_route:
+        route = PredictRoute(app, app.routes, settings)
+        app.router.add_route(settings.predict_route, route.predict, methods=["POST"])
+    if settings.predict_health_route:
+        health = next(r for r in app.routes if isinstance(r, Route) and r.path == "/health")
+        app.router.add_route(settings.predict_health_route, health.endpoint, methods=["GET"])
 
 
 def _install_manners(app: FastAPI, settings: GatewaySettings, model: ServedModel) -> None:

@@ -14,6 +14,7 @@ class GatewaySettings:
     has_slots, has_metrics: whether GET /slots and GET /metrics answer. max_body_bytes: of a request.
     model_path: as shown by /props. api_prefix: what every path begins with, no slash at its end.
     static_dir: folder of files to serve, empty for none. ui_settings: JSON object, shown by /props.
+    predict_route, predict_health_route: Google Cloud's paths, empty for none.
     """
 
     host: str = "127.0.0.1"
@@ -33,5 +34,7 @@ class GatewaySettings:
     api_prefix: str = ""
     static_dir: str = ""
     ui_settings: str = "{}"
+    predict_route: str = ""
+    predict_health_route: str = ""
     max_body_bytes: int = 64 * 1024 * 1024
     prepare_timeout_s: float = 30.0
