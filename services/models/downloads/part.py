@@ -94,7 +94,7 @@ def part_of(path: Path) -> Generator[Part]:
     """The part of `path`, ours alone; waits for whoever else downloads it. Raises DownloadFailed."""
     with _disk(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = _locked(_beside(path, SUFFIX))
+        file = locked(_beside(path, SUFFIX))
     with file:
         part = Part(path, file)
         try:
@@ -103,7 +103,7 @@ def part_of(path: Path) -> Generator[Part]:
             part.drop_if_empty()
 
 
-def _locked(path: Path) -> BinaryIO:
+def locked(path: Path) -> BinaryIO:
     """Open and lock; again where the one who held the lock has renamed the file meanwhile."""
     while True:
         file = path.open("a+b")

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from services.cli.errors import UsageError
 from services.cli.flags import ENGINE, FLAGS, MODEL, Flag, Value
-from services.cli.table.presets import PRESETS
 from services.cli.parse import defaults, parse, parse_environment, values_to_env
+from services.cli.table.presets import PRESETS
 
 LLAMA_SERVER = {
     "-m --model": "LLAMA_ARG_MODEL",
