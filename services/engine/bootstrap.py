@@ -11,7 +11,7 @@ from services.bus.config import BusSettings
 from services.bus.connection import connect
 from services.bus.topology import ensure_topology
 from services.engine.config import EngineSettings
-from services.engine.errors import EngineError, ModelNotLoadable
+from services.engine.errors import EngineError, ModelNotLoadable, TemplateUnusable
 from services.engine.front import Front
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ async def _run(settings: EngineSettings, bus_settings: BusSettings) -> int:
     try:
         await ensure_topology(bus)
         await Front(bus, settings, build_info()).run(stop)
-    except ModelNotLoadable as error:
+    except (ModelNotLoadable, TemplateUnusable) as error:
         log.error("action=model_not_loadable error=%s", error)
         return EXIT_CANNOT_LOAD
     except EngineError as error:

@@ -6,6 +6,8 @@ from schemas.params import Params
 from services.engine.options import ContextOptions, ModelOptions
 from services.engine.simulation import Simulation
 
+FAST, EXACT = "fast", "exact"
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
@@ -16,7 +18,9 @@ class EngineSettings:
     call and per graph. n_threads: 0 for half the logical cores, at least 1. n_slots: parallel
     sequences. defaults: parameters that a request does not set. template: a Jinja chat template that
     replaces the model's. is_jinja: whether templates are rendered at all. ordinal: this engine's
-    number in `tasks.<model_key>.e<ordinal>`. is_verbose: llama.cpp's log goes to stderr.
+    number in `tasks.<model_key>.e<ordinal>`. failover_replay: how emitted tokens are decoded again when
+    a log is continued, fast (32 at a time) or exact (one by one). drain_grace_s: how long running work
+    may go on after SIGTERM before it is handed over. is_verbose: llama.cpp's log goes to stderr.
     simulate: decode without weights; model_path may be empty then. cpus: cores of the decoder, () for
     all. model, context: further options of llama.cpp. template_kwargs: JSON object of variables that a
     chat does not set. prefill_assistant: a last assistant message is continued.
@@ -39,7 +43,8 @@ class EngineSettings:
     is_jinja: bool = True
     template: str = ""
     is_verbose: bool = False
-    accept_s: float = 30.0
+    failover_replay: str = FAST
+    drain_grace_s: float = 0.0
     defaults: Params = field(default_factory=Params)
     simulate: Simulation | None = None
     cpus: tuple[int, ...] = ()

@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,11 +28,12 @@ from services.engine.protocol import (
     Report,
     Stop,
 )
+from services.engine.watchdog import Vitals, Watchdog, process_state
 
 log = logging.getLogger(__name__)
 
 LENGTH = struct.Struct(">I")
-COMMAND = [sys.executable, "-m", "services.cli", "decoder"]
+COMMAND = [sys.executable, "-P", "-m", "services.cli", "decoder"]
 STOP_GRACE_S = 2.0
 RESTART_WAIT_S = 0.1
 MAX_FAILED_STARTS = 3
@@ -62,6 +64,9 @@ class DecoderProcess:
         self._failure = ""
         self._is_ready = False
         self._is_stopping = False
+        self._is_paused = False
+        self._n_frames = 0
+        self._watchdog = Watchdog()
 
     @property
     def is_ready(self) -> bool:
@@ -95,6 +100,36 @@ class DecoderProcess:
         if self._transport is not None:
             self._transport.write(_frame(codec.encode(command)))
 
+    def pause(self) -> None:
+        """Hear nothing more for now: the decoder waits as soon as the pipe is full. Idempotent."""
+        if not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Go on hearing. Idempotent."""
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def check(self, *, is_busy: bool) -> None:
+        """Kill a decoder that is stopped, or that should work and does not; `run` starts the next.
+
+        Call it every second or so. is_busy: it has something to decode.
+        """
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        vitals = Vitals(
+            at_s=time.monotonic(),
+            n_signs=self._n_frames,
+            is_busy=is_busy and self._is_ready and not self._is_paused,
+            state=process_state(process.pid),
+        )
+        if reason := self._watchdog.judge(process.pid, vitals):
+            log.error("action=decoder_killed pid=%d reason=%s", process.pid, reason)
+            _kill(process)
+
     async def stop(self) -> None:
         """End the decoder, by force after STOP_GRACE_S."""
         self._is_stopping = True
@@ -105,20 +140,19 @@ class DecoderProcess:
         try:
             await asyncio.wait_for(process.wait(), STOP_GRACE_S)
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            _kill(process)
+            await process.wait()
 
     async def _run_once(self) -> bool:
         ours, theirs = socket.socketpair()
         try:
-            # A group of its own: Ctrl-C goes to the front, which then ends it in order.
+            # In the front's process group, so that whoever kills that kills both; it ignores Ctrl-C.
             self._process = await asyncio.create_subprocess_exec(
                 *COMMAND,
                 str(theirs.fileno()),
                 pass_fds=(theirs.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
                 env={**os.environ, "GGML_NO_BACKTRACE": "1"},
-                start_new_session=True,
             )
         finally:
             theirs.close()
@@ -127,6 +161,7 @@ class DecoderProcess:
         self._transport, _ = await loop.connect_accepted_socket(lambda: frames, ours)
         self._transport.write(_frame(codec.encode(self._config())))
         await self._process.wait()
+        self.resume()  # what it said last is still to be heard
         await frames.closed
         self._transport = None
         was_ready, self._is_ready = self._is_ready, False
@@ -153,6 +188,7 @@ class DecoderProcess:
         )
 
     def _on_frame(self, data: bytes) -> None:
+        self._n_frames += 1
         try:
             outputs = codec.decode(data, Report).outputs
         except SchemaError:
@@ -201,6 +237,11 @@ class _Frames(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.closed.done():
             self.closed.set_result(None)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
 
 
 def _frame(data: bytes) -> bytes:

@@ -8,12 +8,13 @@ from typing import Any
 from schemas import rpc, subjects
 from schemas.errors import RequestError
 from schemas.lifecycle import FAILED, LOADED, LOADING, EnginePresence
-from services.bus.connection import Bus
+from services.bus.connection import Bus, Subscription, unsubscribe
 from services.bus.rpc import serve
 from services.bus.tasks import TaskQueue, on_poke
 from services.engine.config import EngineSettings
 from services.engine.decoder_process import DecoderEvents, DecoderProcess
 from services.engine.errors import EngineError
+from services.engine.meter import Meter
 from services.engine.presence import Presence
 from services.engine.protocol import Output, Ready, SlotsStarted
 from services.engine.questions import Questions, load_questions
@@ -21,6 +22,8 @@ from services.engine.runner import Runner
 from services.engine.slots_view import SlotsView
 
 log = logging.getLogger(__name__)
+
+WATCH_S = 0.5
 
 
 class Front:
@@ -33,6 +36,7 @@ class Front:
         self._questions: Questions | None = None
         self._runner: Runner | None = None
         self._slots = SlotsView(settings.n_slots, 0)
+        self._meter = Meter()
         self._presence = Presence(bus, _first_presence(settings))
         self._decoder = DecoderProcess(
             settings,
@@ -44,6 +48,8 @@ class Front:
             ),
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._queues: list[TaskQueue] = []
+        self._subscriptions: list[Subscription] = []
 
     async def run(self, until: asyncio.Event) -> None:
         """Serve until `until` is set. Raises EngineError when the model cannot be loaded."""
@@ -51,6 +57,7 @@ class Front:
         stopping = asyncio.create_task(until.wait())
         try:
             self._spawn(self._presence.run())
+            self._spawn(self._watch_decoder())
             # The weights load meanwhile.
             self._questions = await load_questions(self._settings, self._build)
             await self._open(self._questions)
@@ -62,20 +69,26 @@ class Front:
             await self._presence.publish()
             raise
         finally:
-            await self._close()
+            await self._close(0.0 if decoding.done() else self._settings.drain_grace_s)
             for task in (decoding, stopping):
                 task.cancel()
             await asyncio.wait([decoding, stopping])
 
     async def _open(self, questions: Questions) -> None:
         runner = Runner(
-            self._bus, self._settings, questions.compat, self._decoder, build=self._build
+            self._bus,
+            self._settings,
+            questions.compat,
+            self._decoder,
+            build=self._build,
+            on_forgotten=self._forget,
         )
         await self._serve_questions()
         await on_poke(self._bus, self._settings.model_key, runner.on_poke)
         for ordinal in (None, self._settings.ordinal):
             queue = TaskQueue(self._bus, self._settings.model_key, ordinal)
             await queue.start()
+            self._queues.append(queue)
             self._spawn(runner.consume(queue))
         self._spawn(runner.tick())
         self._runner = runner
@@ -90,11 +103,20 @@ class Front:
             (subjects.engine_rpc(key, settings.engine), ""),
             (subjects.engines_rpc(key), ""),
         ):
-            await serve(self._bus, subject, rpc.EngineQuestion, self._answer, queue=queue)
+            subscription = await serve(
+                self._bus, subject, rpc.EngineQuestion, self._answer, queue=queue
+            )
+            self._subscriptions.append(subscription)
 
-    async def _close(self) -> None:
+    async def _close(self, grace_s: float) -> None:
+        """Leave: others get the questions and tasks from now on; what runs has `grace_s` to end."""
         if self._runner is not None:
-            await self._runner.stop()
+            self._runner.stop_taking()
+            for subscription in self._subscriptions:
+                await unsubscribe(subscription)
+            for queue in self._queues:
+                await queue.stop()
+            await self._runner.drain(grace_s)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -106,21 +128,33 @@ class Front:
     async def _answer(self, question: rpc.EngineQuestion) -> Any:
         if isinstance(question, rpc.DescribeSlots):
             return rpc.SlotsDescription(engine=self._settings.engine, slots=self._slots.describe())
+        if isinstance(question, rpc.DescribeMetrics):
+            return self._meter.describe(self._settings.engine, self._bus.counters.figures())
         if isinstance(question, rpc.Prepare) and not self._decoder.is_ready:
             raise RequestError.unavailable("Loading model")
         assert self._questions is not None, "questions are served once they are loaded"
         return await self._questions.answer(question)
 
+    async def _watch_decoder(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            self._decoder.check(is_busy=self._runner is not None and bool(self._runner.runs))
+
     def _on_outputs(self, outputs: tuple[Output, ...]) -> None:
         runner = self._runner
         if runner is None:
             return
+        self._meter.take(outputs)
         for output in outputs:
             if isinstance(output, SlotsStarted):
                 self._on_started(output, runner)
             else:
                 self._slots.on_output(output)
         runner.on_outputs(outputs)
+
+    def _forget(self, generation_id: str) -> None:
+        self._slots.forget(generation_id)
+        self._meter.forget(generation_id)
 
     def _on_started(self, output: SlotsStarted, runner: Runner) -> None:
         run = runner.runs.get(output.generation_id)
@@ -137,6 +171,8 @@ class Front:
             self._runner.on_decoder_ready()
 
     def _on_gone(self) -> None:
+        self._slots.reset(self._settings.n_slots, 0)
+        self._meter.reset()
         if self._runner is not None:
             self._runner.on_decoder_gone()
 

@@ -23,13 +23,18 @@ def build_admit(
     requested: Requested,
     collected: dict[int, ChoiceTokens],
     seeds: tuple[int, ...],
+    *,
+    replay: str = "fast",
 ) -> Admit | None:
     """The job for all choices that have not ended; None when there is none left.
 
-    seeds: per choice, used where the log does not say which one the first attempt had.
+    seeds: per choice, used where the log does not say which one the first attempt had. replay: see
+    ChoiceJob.
     """
     jobs = tuple(
-        _choice_job(requested, choice, collected.get(choice) or ChoiceTokens(), seeds[choice])
+        _choice_job(
+            requested, choice, collected.get(choice) or ChoiceTokens(), seeds[choice], replay
+        )
         for choice in range(n_choices(requested))
         if choice not in collected or collected[choice].end is None
     )
@@ -38,7 +43,9 @@ def build_admit(
     return Admit(generation_id=requested.generation_id, choices=jobs, params=requested.params)
 
 
-def _choice_job(requested: Requested, choice: int, tokens: ChoiceTokens, seed: int) -> ChoiceJob:
+def _choice_job(
+    requested: Requested, choice: int, tokens: ChoiceTokens, seed: int, replay: str
+) -> ChoiceJob:
     start = tokens.start
     return ChoiceJob(
         choice=choice,
@@ -49,6 +56,7 @@ def _choice_job(requested: Requested, choice: int, tokens: ChoiceTokens, seed: i
         draws=tuple(tokens.draws),
         chunks=() if start is None else start.chunks,
         n_cached_first=0 if start is None else start.n_cached,
+        replay=replay,
         spent_predicted_us=tokens.elapsed_us,
         spent_prompt_us=tokens.prompt_us,
     )

@@ -3,6 +3,10 @@
 Tokens that arrive while an append is under way are merged, so a slow broker costs latency, not order.
 """
 
+from collections.abc import Sequence
+
+import msgspec
+
 from schemas.events import (
     ChoiceEnd,
     ChoiceStart,
@@ -75,6 +79,11 @@ class Outbox:
         return not self._events and not self._builders
 
     @property
+    def n_unsent(self) -> int:
+        """Tokens since the last drain."""
+        return sum(len(builder.ids) for builder in self._builders.values())
+
+    @property
     def is_complete(self) -> bool:
         """Whether every choice has ended."""
         return not self._open
@@ -136,6 +145,45 @@ def started_event(
         resumed_at=resumed_at if any(resumed_at) else (),
         at_ms=at_ms,
     )
+
+
+def halves(events: Sequence[Event]) -> tuple[Sequence[Event], Sequence[Event]] | None:
+    """`events` as two lists that say the same, for what fits into no entry; None if it is one token."""
+    middle = len(events) // 2
+    if middle:
+        return events[:middle], events[middle:]
+    (only,) = events
+    if not isinstance(only, Tokens) or len(only.ids) < 2:
+        return None
+    first, second = _split(only, len(only.ids) // 2)
+    return [first], [second]
+
+
+def _split(tokens: Tokens, n: int) -> tuple[Tokens, Tokens]:
+    """Two events of the first `n` tokens and of the rest."""
+    change = msgspec.structs.replace
+    first = change(
+        tokens,
+        ids=tokens.ids[:n],
+        texts=tokens.texts[:n],
+        probs=tokens.probs[:n],
+        draws=tokens.draws[:n],
+        xtc_draws=tokens.xtc_draws[:n],
+        mu=tokens.mu[:n],
+        end=None,
+    )
+    second = change(
+        tokens,
+        index=tokens.index + n,
+        ids=tokens.ids[n:],
+        texts=tokens.texts[n:],
+        probs=tokens.probs[n:],
+        draws=tokens.draws[n:],
+        xtc_draws=tokens.xtc_draws[n:],
+        mu=tokens.mu[n:],
+        prompt_us=0,
+    )
+    return first, second
 
 
 def finished_event(ends: dict[int, ChoiceEnd], n_choices_per_prompt: int, at_ms: int) -> Finished:

@@ -53,6 +53,7 @@ class ChoiceJob(Message, frozen=True, kw_only=True):
     draws: tuple[int, ...] = ()
     chunks: tuple[int, ...] = ()
     n_cached_first: int = 0
+    replay: str = "fast"
     spent_predicted_us: int = 0
     spent_prompt_us: int = 0
 

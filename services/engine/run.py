@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from schemas.errors import SERVER, Problem
 from schemas.events import ChoiceEnd, Compat, Event, Failed, Requested
@@ -12,18 +12,20 @@ from services.bus.errors import BusUnavailable, Fenced, LogClosed, MessageTooLar
 from services.bus.log import LogWriter
 from services.bus.tasks import Delivery
 from services.engine.jobs import n_choices
-from services.engine.outbox import Outbox, finished_event, started_event
+from services.engine.outbox import Outbox, finished_event, halves, started_event
 from services.engine.protocol import Broken, Emitted, Ended, Output, PromptProgress, SlotsStarted
 
 log = logging.getLogger(__name__)
 
 OUTAGE_RETRY_S = 0.5
+_TOO_LARGE = Problem(code=SERVER, message="one token of this answer is larger than the log keeps")
 
 
 class Run:
     """Publishes what the decoder says of one generation. One append in flight at any time.
 
-    `is_over` is set when the log is closed or lost to another writer; `is_acked` says which.
+    on_over: called once, when the log is closed or lost to another writer; `is_acked` says which.
+    Not called after `stop`, unless what was left to publish closed the log.
     """
 
     def __init__(
@@ -57,15 +59,33 @@ class Run:
             state.n_tokens, frozenset(range(self.n_slots)) - frozenset(self._ends)
         )
         self._problem: Problem | None = None
+        self._is_stopping = False
+        self._settled = asyncio.Event()
         self._wake = asyncio.Event()
-        self._task = asyncio.create_task(self._publish())
+        self._task = asyncio.create_task(self._work())
 
     @property
     def attempt(self) -> int:
         return self.state.attempt
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether this attempt has not brought a token yet: it may be what stops the decoder."""
+        return self.state.claims_without_token > 0
+
+    @property
+    def n_unsent(self) -> int:
+        """Tokens that the broker has not been given yet."""
+        return self._outbox.n_unsent
+
+    async def settled(self) -> None:
+        """Return when this attempt has brought a token, or is over, or was stopped."""
+        await self._settled.wait()
+
     def take(self, output: Output) -> None:
-        """Note one output; it goes out with the next append."""
+        """Note one output; it goes out with the next append. Nothing is taken once it stops."""
+        if self._is_stopping:
+            return
         match output:
             case Emitted():
                 self._outbox.add_token(output)
@@ -92,15 +112,19 @@ class Run:
         self._problem = problem
         self._wake.set()
 
-    def finish_if_complete(self) -> None:
-        """Close a log whose choices had all ended before this attempt."""
-        self._wake.set()
+    async def stop(self, timeout_s: float | None = None) -> bool:
+        """Publish what was taken, then nothing more; whether the log is open and ours after that.
 
-    async def stop(self) -> Generation:
-        """Publish nothing more; returns the log's state as far as it is known."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        return self.state
+        timeout_s: give up then; an append that is under way may then be stored or not.
+        """
+        self._is_stopping = True
+        self._wake.set()
+        self._settled.set()
+        done, _ = await asyncio.wait([self._task], timeout=timeout_s)
+        if not done:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        return bool(done) and self._task.result() and self.state.is_open
 
     def _take_started(self, output: SlotsStarted) -> None:
         self.is_started = True
@@ -115,22 +139,37 @@ class Run:
         if is_shown or output.n_processed < output.n_total:
             self._outbox.add_progress(output, is_shown=is_shown)
 
-    async def _publish(self) -> None:
+    async def _work(self) -> bool:
+        """False when the log was lost to somebody else."""
+        is_ours = await self._is_published()
+        self._settled.set()
+        if not is_ours or self.state.is_closed:
+            self._on_over(self)
+        return is_ours
+
+    async def _is_published(self) -> bool:
         try:
-            while self.state.is_open:
-                await self._wake.wait()
-                self._wake.clear()
-                if events := self._next_events():
-                    await self._append(events)
-            self.is_acked = True
-            await self.delivery.ack()
+            await self._publish()
         except (Fenced, LogClosed):
             log.info("action=run_fenced generation=%s", self.generation_id)
-        except (MessageTooLarge, StoreFull) as error:
-            log.error("action=run_unstorable generation=%s error=%s", self.generation_id, error)
-        finally:
-            if not self._task.cancelling():
-                self._on_over(self)
+            return False
+        except Exception:
+            log.exception("action=run_failed generation=%s", self.generation_id)
+            return False
+        return True
+
+    async def _publish(self) -> None:
+        """Until the log is closed, or there is nothing left to say after `stop`."""
+        while self.state.is_open:
+            self._wake.clear()
+            if events := self._next_events():
+                await self._store(events)
+            elif self._is_stopping:
+                return
+            else:
+                await self._wake.wait()
+        self.is_acked = True
+        await self.delivery.ack()
 
     def _next_events(self) -> list[Event]:
         events = self._outbox.drain()
@@ -142,18 +181,27 @@ class Run:
             events.append(finished_event(self._ends, n_per_prompt, at_ms))
         return events
 
-    async def _append(self, events: list[Event]) -> None:
-        """Append, however long the broker is away: the same entry again, so it is stored once."""
+    async def _store(self, events: Sequence[Event]) -> None:
+        """Append, in several entries if they do not fit into one (much came while no broker did)."""
+        try:
+            await self._append(events)
+        except MessageTooLarge:
+            if (parts := halves(events)) is None:
+                at_ms = time.time_ns() // 1_000_000
+                await self._append([Failed(problem=_TOO_LARGE, by="engine", at_ms=at_ms)])
+                return
+            for part in parts:
+                await self._store(part)
+
+    async def _append(self, events: Sequence[Event]) -> None:
+        """Append, however long the broker is away or full: the same entry again, so it is stored once."""
         while True:
             try:
                 self.state = await self._writer.append(self.state, self.generation_id, *events)
-                self.last_append_at = time.monotonic()
-                return
-            except BusUnavailable as error:
+                break
+            except (BusUnavailable, StoreFull) as error:
                 log.warning("action=append_waits generation=%s error=%s", self.generation_id, error)
                 await asyncio.sleep(OUTAGE_RETRY_S)
-
-
-def broken_problem(message: str) -> Problem:
-    """A problem of the server's making."""
-    return Problem(code=SERVER, message=message)
+        self.last_append_at = time.monotonic()
+        if not self.is_suspect:
+            self._settled.set()

@@ -1,72 +1,84 @@
-"""Takes tasks, claims logs, feeds the decoder, and keeps all runs of this engine."""
+"""Takes tasks, feeds the decoder, and keeps all runs of this engine."""
 
 import asyncio
 import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable
+from collections.abc import Callable, Coroutine
+from typing import Protocol
 
-from schemas.errors import SERVER, UNAVAILABLE, Problem
-from schemas.events import Claimed, Compat, Event, Failed, Released
-from schemas.generation import ChoiceTokens, Generation, apply_entry, collect
+from schemas.errors import UNAVAILABLE, Problem
+from schemas.events import Compat, Released
+from schemas.generation import ChoiceTokens
 from schemas.params import RANDOM_SEED
 from services.bus.connection import Bus
-from services.bus.errors import BusUnavailable, Fenced, LogClosed
-from services.bus.log import LogWriter, last_entry, read_log
+from services.bus.errors import BusUnavailable, Fenced, LogClosed, StoreFull
+from services.bus.log import LogWriter
 from services.bus.tasks import Delivery, TaskQueue
+from services.engine.claims import Claims, Found
 from services.engine.config import EngineSettings
-from services.engine.decoder_process import DecoderProcess
 from services.engine.jobs import build_admit, draw_seeds, n_choices
-from services.engine.pickup import Pickup, decide
-from services.engine.protocol import Cancel, Output
+from services.engine.pickup import Pickup
+from services.engine.protocol import Cancel, Command, Output
+from services.engine.quarantine import Quarantine
 from services.engine.run import Run
 
 log = logging.getLogger(__name__)
 
-EMPTY_LOG_WAITS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-"""Between looks at a log that is still empty: its first entry comes right after the task."""
 LATER_S = 0.5
-WATCH_PART_OF_LEASE = 0.2
 TICK_S = 0.25
+RELEASE_S = 1.0
+RESUME_S = 2.0
+"""How long new tasks wait until what ran before the decoder died has been claimed anew."""
+MAX_LOOKS = 3
+MAX_UNSENT_TOKENS = 8192
+"""So many tokens that the broker does not take let the decoder wait."""
+_OVERDUE = Problem(
+    code=UNAVAILABLE, message="the generation did not end before its deadline", retry_after_s=1
+)
 
-_PROBLEMS = {
-    Pickup.EXPIRED: Problem(
-        code=UNAVAILABLE, message="the deadline passed before an engine was free"
-    ),
-    Pickup.POISON: Problem(
-        code=SERVER, message="the request was given up: it stopped the engine three times in a row"
-    ),
-    Pickup.FOREIGN: Problem(
-        code=SERVER, message="the model changed since this answer began; ask again"
-    ),
-    Pickup.ABANDONED: Problem(code=SERVER, message="the request was never completed"),
-}
+
+class Decoder(Protocol):
+    """The part of DecoderProcess that is needed here."""
+
+    def send(self, command: Command) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
 
 
 class Runner:
-    """All generations that this engine works on. Event-loop thread only."""
+    """All generations that this engine works on. Event-loop thread only.
+
+    on_forgotten: told of every generation that the decoder was told to drop.
+    """
 
     def __init__(
         self,
         bus: Bus,
         settings: EngineSettings,
         compat: Compat,
-        decoder: DecoderProcess,
+        decoder: Decoder,
         *,
         build: str,
+        on_forgotten: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._bus = bus
         self._settings = settings
         self._compat = compat
         self._decoder = decoder
-        self._build = build
+        self._on_forgotten = on_forgotten
         self._writer = LogWriter(bus)
+        self._claims = Claims(bus, settings, compat, self._writer, build)
         self._runs: dict[str, Run] = {}
         self._pending: dict[str, Delivery] = {}
+        self._poked: set[str] = set()
+        self._quarantine = Quarantine(lambda: self._runs.values())
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
-        self._is_open = False
+        self._is_ready = asyncio.Event()  # there is a decoder
+        self._is_open = asyncio.Event()  # and what is known to be harmless runs on it again
+        self._n_openings = 0
         self._is_stopping = False
 
     @property
@@ -75,27 +87,30 @@ class Runner:
 
     @property
     def n_free_slots(self) -> int:
-        n_taken = sum(run.n_slots for run in self._runs.values()) + len(self._pending)
+        n_taken = sum(run.n_slots for run in self._runs.values())
+        n_taken += sum(delivery.task.n_slots for delivery in self._pending.values())
         return max(0, self._settings.n_slots - n_taken)
 
     async def consume(self, queue: TaskQueue) -> None:
-        """Fetch what the slots can take, until `stop`. Several queues may be consumed at once."""
+        """Fetch what the slots can take, until the drain. Several queues may be consumed at once."""
         while not self._is_stopping:
-            if not self._is_open or self.n_free_slots == 0:
+            if not self._is_open.is_set() or self.n_free_slots == 0:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
             for delivery in await queue.fetch(self.n_free_slots):
-                self._pick_up(delivery)
+                await self._pick_up(delivery)
 
     async def tick(self) -> None:
-        """Renew leases and send heartbeats, until cancelled."""
+        """Renew leases, send heartbeats, watch deadlines and the broker's pace, until cancelled."""
         renew_s = self._bus.settings.lease_s / 3
         renewed_at = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
             self._send_heartbeats(now)
+            self._fail_overdue(time.time_ns() // 1_000_000)
+            self._keep_pace()
             if now - renewed_at >= renew_s:
                 renewed_at = now
                 for delivery in self._deliveries():
@@ -110,129 +125,104 @@ class Runner:
 
     def on_decoder_ready(self) -> None:
         """(Re)start what was running when the decoder died, then take tasks."""
-        for run in list(self._runs.values()):
-            self._spawn(self._resume(run))
-        self._is_open = True
-        self._changed.set()
+        self._is_ready.set()
+        self._spawn(self._open())
 
     def on_decoder_gone(self) -> None:
         """The slots are gone; runs wait for the next decoder."""
-        self._is_open = False
+        self._is_ready.clear()
+        self._is_open.clear()
 
     def on_poke(self, generation_id: str) -> None:
         """Somebody says that the log was ended: look, and stop if so."""
         if generation_id in self._runs:
             self._spawn(self._stop_if_closed(generation_id))
+        elif generation_id in self._pending:
+            self._poked.add(generation_id)
 
-    async def stop(self) -> None:
-        """Give every run back to the queue and take no more."""
+    def stop_taking(self) -> None:
+        """Take no more tasks; what comes all the same is sent back."""
         self._is_stopping = True
         self._changed.set()
-        for run in list(self._runs.values()):
-            with contextlib.suppress(Fenced, LogClosed, BusUnavailable):
-                await self._release(run)
+
+    async def drain(self, grace_s: float) -> None:
+        """After `stop_taking`: let what runs end for at most `grace_s` seconds, give back the rest."""
+        for generation_id, delivery in list(self._pending.items()):
+            if generation_id not in self._runs:
+                await delivery.nak()
         for task in list(self._tasks):
             task.cancel()
-        for delivery in self._pending.values():
-            await delivery.nak()
+        if runs := list(self._runs.values()):
+            log.info("action=draining n_runs=%d grace_s=%g", len(runs), grace_s)
+            await self._wait_over(runs, grace_s)
+        await asyncio.gather(*(self._release(run) for run in list(self._runs.values())))
 
     # --- picking up -------------------------------------------------------------------------
 
-    def _pick_up(self, delivery: Delivery) -> None:
+    async def _pick_up(self, delivery: Delivery) -> None:
+        if self._is_stopping:
+            await delivery.nak()
+            return
         generation_id = delivery.task.generation_id
         run = self._runs.get(generation_id)
         if run is not None:  # our lease message was lost: the newer delivery is ours as well
             run.delivery = delivery
-            return
-        if generation_id in self._pending:
+        elif generation_id in self._pending:
             self._pending[generation_id] = delivery
-            return
-        self._pending[generation_id] = delivery
-        self._spawn(self._start(generation_id))
+        else:
+            self._pending[generation_id] = delivery
+            self._spawn(self._start(generation_id))
 
     async def _start(self, generation_id: str) -> None:
+        """Whatever becomes of a pending task; it is pending no more when this returns."""
         try:
-            await self._start_pending(generation_id)
-        except (Fenced, LogClosed):
-            # Somebody else was first. If the log is closed, the next delivery finds out.
+            for _ in range(MAX_LOOKS):
+                with contextlib.suppress(Fenced, LogClosed):  # somebody was first: look again
+                    await self._start_pending(generation_id)
+                    return
             await self._pending[generation_id].nak(LATER_S)
-        except BusUnavailable as error:
+        except (BusUnavailable, StoreFull) as error:
             log.warning("action=pickup_failed generation=%s error=%s", generation_id, error)
+            if delivery := self._pending.get(generation_id):
+                await delivery.nak(LATER_S)
         finally:
             self._pending.pop(generation_id, None)
+            self._poked.discard(generation_id)
             self._changed.set()
 
     async def _start_pending(self, generation_id: str) -> None:
-        events, state = await self._read_opened(generation_id)
-        verdict = self._decide(self._pending[generation_id], state)
-        if verdict is Pickup.WATCH:
-            verdict = await self._watch(generation_id, state)
+        found = await self._claims.look(self._pending[generation_id])
+        if not found.is_suspect:
+            await self._carry_out(generation_id, found)
+            return
+        async with self._quarantine.turn(self._is_open):
+            found = await self._claims.look(self._pending[generation_id])
+            run = await self._carry_out(generation_id, found)
+            if run is not None:
+                await run.settled()
+
+    async def _carry_out(self, generation_id: str, found: Found) -> Run | None:
+        """What the verdict says; the run, if it is one."""
         delivery = self._pending[generation_id]
-        match verdict:
+        match found.verdict:
             case Pickup.RUN:
-                await self._claim(delivery, generation_id, state, collect(events))
+                return await self._claim(generation_id, found)
             case Pickup.FORGET:
                 await delivery.ack()
             case Pickup.LATER | Pickup.WATCH:
-                await delivery.nak(LATER_S)
+                is_elsewhere = found.state.engine is not None
+                await delivery.nak(self._bus.settings.lease_s / 2 if is_elsewhere else LATER_S)
             case _:
-                await self._close(delivery, generation_id, state, _PROBLEMS[verdict])
+                await self._claims.close(generation_id, found)
+                await delivery.ack()
+        return None
 
-    async def _read_opened(self, generation_id: str) -> tuple[list[Event], Generation]:
-        """Events and state of a log; an empty one is looked at again for a while."""
-        found = await self._read(generation_id)
-        for wait_s in EMPTY_LOG_WAITS_S:
-            if found[1].last_seq:
-                break
-            await asyncio.sleep(wait_s)
-            found = await self._read(generation_id)
-        return found
-
-    async def _read(self, generation_id: str) -> tuple[list[Event], Generation]:
-        state = Generation()
-        events: list[Event] = []
-        for entry in await read_log(self._bus, generation_id):
-            events += entry.events
-            state = apply_entry(state, entry.seq, entry.events)
-        return events, state
-
-    def _decide(self, delivery: Delivery, state: Generation) -> Pickup:
-        task = delivery.task
-        return decide(
-            state,
-            engine=self._settings.engine,
-            compat=self._compat,
-            n_delivered=delivery.n_delivered,
-            now_ms=time.time_ns() // 1_000_000,
-            accept_until_ms=task.created_at_ms + task.accept_s * 1000,
-        )
-
-    async def _watch(self, generation_id: str, state: Generation) -> Pickup:
-        """Another engine claimed this log: run it only if that one has fallen silent."""
-        await asyncio.sleep(self._bus.settings.lease_s * WATCH_PART_OF_LEASE)
-        last = await last_entry(self._bus, generation_id)
-        is_silent = last is not None and last.seq == state.last_seq
-        return Pickup.RUN if is_silent else Pickup.LATER
-
-    async def _close(
-        self, delivery: Delivery, generation_id: str, state: Generation, problem: Problem
-    ) -> None:
-        at_ms = time.time_ns() // 1_000_000
-        failed = Failed(problem=problem, by="engine", at_ms=at_ms)
-        await self._writer.append(state, generation_id, failed)
-        await delivery.ack()
-        log.warning("action=closed generation=%s reason=%s", generation_id, problem.message)
-
-    async def _claim(
-        self,
-        delivery: Delivery,
-        generation_id: str,
-        state: Generation,
-        collected: dict[int, ChoiceTokens],
-    ) -> None:
-        state = await self._writer.append(state, generation_id, self._claim_event(state))
+    async def _claim(self, generation_id: str, found: Found) -> Run:
+        await self._is_ready.wait()
+        state = await self._claims.claim(found.state, generation_id)
+        collected = found.collected()
         run = Run(
-            self._pending.get(generation_id, delivery),
+            self._pending.pop(generation_id),
             state,
             collected,
             writer=self._writer,
@@ -240,62 +230,73 @@ class Runner:
             on_over=self._on_over,
         )
         self._runs[generation_id] = run
-        if state.attempt > 1:
-            log.warning(
-                "action=failover generation=%s attempt=%d n_tokens=%d",
-                generation_id,
-                state.attempt,
-                sum(state.n_tokens.values()),
-            )
         self._admit(run, collected)
-
-    def _claim_event(self, state: Generation) -> Claimed:
-        return Claimed(
-            attempt=state.attempt + 1,
-            engine=self._settings.engine,
-            host=self._settings.host,
-            build=self._build,
-            at_ms=time.time_ns() // 1_000_000,
-        )
+        if generation_id in self._poked:
+            self._spawn(self._stop_if_closed(generation_id))
+        return run
 
     def _admit(self, run: Run, collected: dict[int, ChoiceTokens]) -> None:
         n = n_choices(run.requested)
         random_seeds = tuple(secrets.randbelow(RANDOM_SEED) for _ in range(n))
         seeds = draw_seeds(run.requested.params, n, random_seeds)
-        admit = build_admit(run.requested, collected, seeds)
-        if admit is None:
-            run.finish_if_complete()
-        else:
+        replay = self._settings.failover_replay
+        admit = build_admit(run.requested, collected, seeds, replay=replay)
+        if admit is not None:  # else all choices have ended, and the run closes the log by itself
             self._decoder.send(admit)
 
     # --- running ----------------------------------------------------------------------------
 
+    async def _open(self) -> None:
+        """Continue on a new decoder: new attempts of the same engine. Those that have shown to be
+        harmless go first; the suspects follow one by one."""
+        self._n_openings += 1
+        opening, runs = self._n_openings, list(self._runs.values())
+        suspects = [run for run in runs if run.is_suspect]
+        if harmless := [self._spawn(self._resume(run)) for run in runs if run not in suspects]:
+            await asyncio.wait(harmless, timeout=RESUME_S)
+        for run in suspects:
+            self._spawn(self._resume(run))
+        if opening == self._n_openings:
+            self._is_open.set()
+            self._changed.set()
+
     async def _resume(self, run: Run) -> None:
-        """Continue a run on a new decoder: a new attempt of the same engine, from the log."""
+        if not await run.stop():
+            return
         generation_id = run.generation_id
-        await run.stop()
-        self._runs.pop(generation_id, None)
-        self._pending[generation_id] = run.delivery
-        await self._start(generation_id)
+        if self._runs.get(generation_id) is run:
+            del self._runs[generation_id]
+            self._pending[generation_id] = run.delivery
+            await self._start(generation_id)
 
     async def _stop_if_closed(self, generation_id: str) -> None:
-        try:
-            last = await last_entry(self._bus, generation_id)
-        except BusUnavailable:
-            return
         run = self._runs.get(generation_id)
-        if run is None or last is None:
-            return
-        if apply_entry(Generation(), last.seq, last.events).is_closed:
-            self._forget(run)
-            await run.stop()
-            await run.delivery.ack()
+        with contextlib.suppress(BusUnavailable):  # its next append is refused
+            if run is not None and await self._claims.is_closed(generation_id):
+                self._forget(run)
+                await run.stop(0)
+                await run.delivery.ack()
+
+    async def _wait_over(self, runs: list[Run], grace_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while any(self._runs.get(run.generation_id) is run for run in runs):
+                    self._changed.clear()
+                    await self._changed.wait()
 
     async def _release(self, run: Run) -> None:
-        state = await run.stop()
-        released = Released(attempt=run.attempt, reason="drain")
-        await self._writer.append(state, run.generation_id, released)
-        await run.delivery.nak()
+        """Give a run back to the queue; what the decoder still says of it is not taken."""
+        self._decoder.send(Cancel(generation_id=run.generation_id))
+        try:
+            async with asyncio.timeout(2 * RELEASE_S):
+                if await run.stop(RELEASE_S):
+                    released = Released(attempt=run.attempt, reason="drain")
+                    await self._writer.append(run.state, run.generation_id, released)
+                    await run.delivery.nak()
+        except (Fenced, LogClosed, BusUnavailable, StoreFull, TimeoutError) as error:
+            log.warning("action=release_failed generation=%s error=%r", run.generation_id, error)
+        finally:
+            self._runs.pop(run.generation_id, None)
 
     def _on_over(self, run: Run) -> None:
         """Called by a run that ended by itself; a fenced one may still be running in the decoder."""
@@ -306,15 +307,17 @@ class Runner:
     async def _acknowledge_if_closed(self, run: Run) -> None:
         """A log that the command side closed is done; one that another engine took is not ours."""
         with contextlib.suppress(BusUnavailable):
-            last = await last_entry(self._bus, run.generation_id)
-            if last is not None and apply_entry(Generation(), last.seq, last.events).is_closed:
+            if await self._claims.is_closed(run.generation_id):
                 await run.delivery.ack()
 
     def _forget(self, run: Run) -> None:
         if self._runs.get(run.generation_id) is run:
             del self._runs[run.generation_id]
-        self._decoder.send(Cancel(generation_id=run.generation_id))
+            self._decoder.send(Cancel(generation_id=run.generation_id))
+            self._on_forgotten(run.generation_id)
         self._changed.set()
+
+    # --- every now and then -----------------------------------------------------------------
 
     def _send_heartbeats(self, now: float) -> None:
         for run in self._runs.values():
@@ -324,14 +327,27 @@ class Runner:
                 run.last_append_at = now
                 run.heartbeat()
 
+    def _fail_overdue(self, now_ms: int) -> None:
+        for run in self._runs.values():
+            if now_ms > run.requested.deadline_at_ms:
+                run.fail(_OVERDUE)
+
+    def _keep_pace(self) -> None:
+        """Let the decoder wait while the broker does not take what it says."""
+        if sum(run.n_unsent for run in self._runs.values()) > MAX_UNSENT_TOKENS:
+            self._decoder.pause()
+        else:
+            self._decoder.resume()
+
     def _deliveries(self) -> list[Delivery]:
         return [*(run.delivery for run in self._runs.values()), *self._pending.values()]
 
-    def _spawn(self, work: "Awaitable[None]") -> None:
-        task = asyncio.ensure_future(work)
+    def _spawn(self, work: "Coroutine[object, object, None]") -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_log_failure)
+        return task
 
 
 def _log_failure(task: "asyncio.Future[None]") -> None:

@@ -14,13 +14,15 @@ EXACT_CELLS = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """One choice that wants a slot. emitted, chunks, n_cached_first: as in ChoiceJob."""
+    """One choice that wants a slot. emitted, chunks, n_cached_first: as in ChoiceJob. is_exact: its
+    emitted tokens are decoded one by one."""
 
     choice: int
     prompt: tuple[int, ...]
     emitted: tuple[int, ...] = ()
     chunks: tuple[int, ...] = ()
     n_cached_first: int = 0
+    is_exact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +152,9 @@ class Seating:
 
     def _replay_chunks(self, need: Need) -> tuple[int, ...]:
         """Chunk sizes of all emitted tokens but the last, which is decoded as if just sampled."""
-        is_exact = len(need.prompt) + len(need.emitted) <= EXACT_CELLS
-        size = 1 if is_exact and self._has_float_weights else REPLAY_CHUNK
+        is_equal = len(need.prompt) + len(need.emitted) <= EXACT_CELLS
+        is_single = need.is_exact or (is_equal and self._has_float_weights)
+        size = 1 if is_single else REPLAY_CHUNK
         return split(max(0, len(need.emitted) - 1), size)
 
 

@@ -246,6 +246,7 @@ def _request(admit: Admit) -> Request:
             emitted=job.emitted,
             chunks=job.chunks,
             n_cached_first=job.n_cached_first,
+            is_exact=job.replay == "exact",
         )
         for job in admit.choices
     )

@@ -1,0 +1,368 @@
+"""The runner on a real broker, with a decoder that the test plays: failover, poison, cancels, drain."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from itertools import count
+
+import pytest
+
+from schemas import subjects
+from schemas.events import Cancelled, Claimed, Failed, Finished, Released, Started, Tokens
+from schemas.generation import Generation
+from schemas.rpc import EngineQuestion, SlotsDescription
+from schemas.tasks import Task
+from services.bus.connection import Bus, unsubscribe
+from services.bus.errors import LogClosed, StoreFull
+from services.bus.log import LogWriter
+from services.bus.rpc import serve
+from services.bus.tasks import poke, publish_task
+from services.engine import runner
+from tests.support import events
+from tests.support.engine_desk import Desk, desk, log_of, new_requested, state_of
+from tests.support.logs import ended, until
+
+_names = count()
+
+
+@pytest.fixture
+def model_key() -> str:
+    """Its own for each test, so that tests of one broker do not meet."""
+    return subjects.model_key(f"runner {next(_names)}")
+
+
+async def cancel(bus: Bus, generation_id: str) -> None:
+    """As a gateway does it."""
+    state = await state_of(bus, generation_id)
+    event = Cancelled(by="gateway", reason="stopped")
+    await LogWriter(bus).append(state, generation_id, event)
+
+
+async def with_token(a_desk: Desk, generation_id: str, n_tokens: int) -> Generation:
+    """Its next token is in the log."""
+    a_desk.token(generation_id, n_tokens)
+    return await until(a_desk.bus, generation_id, lambda state: state.n_tokens.get(0, 0) > n_tokens)
+
+
+async def attempts(bus: Bus, generation_id: str) -> list[int]:
+    return [e.attempt for e in await log_of(bus, generation_id) if isinstance(e, Claimed)]
+
+
+async def test_a_generation_from_claim_to_end(bus: Bus, model_key: str) -> None:
+    async with desk(bus, model_key) as d:
+        g = await d.request()
+        assert await d.admits(1) == [g]
+        d.start(g)
+        d.token(g, 0)
+        d.token(g, 1)
+        d.end(g, 2)
+        state = await ended(bus, g)
+    assert isinstance(state.end, Finished)
+    kinds = [type(event) for event in await log_of(bus, g)]
+    assert kinds[1:3] == [Claimed, Started]
+    assert kinds[-2:] == [Tokens, Finished]
+
+
+async def test_what_was_said_before_a_crash_is_kept(bus: Bus, model_key: str) -> None:
+    async with desk(bus, model_key) as d:
+        g = await d.request()
+        await d.admits(1)
+        d.start(g)
+        d.token(g, 0, "x")
+        d.token(g, 1, "y")
+        d.crash()
+        d.restart()
+        (job,) = (await d.decoder.next_admit()).choices
+        assert (job.emitted, job.texts, job.seed) == ((7, 7), ("x", "y"), 1)
+        d.start(g)
+        d.token(g, 2, "z")
+        d.end(g, 3)
+        await ended(bus, g)
+    tokens = [e for e in await log_of(bus, g) if isinstance(e, Tokens)]
+    assert "".join("".join(t.texts) for t in tokens) == "xyz"
+    assert await attempts(bus, g) == [1, 2]
+
+
+async def test_a_crash_after_the_last_token_only_needs_an_end(bus: Bus, model_key: str) -> None:
+    async with desk(bus, model_key) as d:
+        g = await d.request()
+        await d.admits(1)
+        d.start(g)
+        d.token(g, 0)
+        d.end(g, 1)
+        d.crash()
+        d.restart()
+        assert isinstance((await ended(bus, g)).end, Finished)
+        assert await attempts(bus, g) == [1]
+
+
+async def play_with_poison(d: Desk, poisons: set[str]) -> None:
+    """A decoder that ends whenever it is given one of `poisons`, and brings one token of the others."""
+    while True:
+        admit = await d.decoder.next_admit()
+        if admit.generation_id not in poisons:
+            d.start(admit.generation_id)
+            d.token(admit.generation_id, len(admit.choices[0].emitted))
+            continue
+        d.crash()
+        while not d.decoder.admitted.empty():
+            d.decoder.admitted.get_nowait()
+        d.restart()
+
+
+@pytest.mark.parametrize("n_poisons", [1, 2])
+async def test_poisonous_requests_fail_and_nobody_else_does(
+    bus: Bus, model_key: str, n_poisons: int
+) -> None:
+    """Neighbours that generate already, and such whose prompts are still being read."""
+    async with desk(bus, model_key, n_slots=8) as d:
+        requests = [await d.request() for _ in range(4 + n_poisons)]
+        assert set(await d.admits(len(requests))) == set(requests)
+        neighbours, poisons = requests[:4], set(requests[4:])
+        for g in neighbours[:2]:
+            d.start(g)
+            await with_token(d, g, 0)
+        d.crash()
+        d.restart()
+        playing = asyncio.create_task(play_with_poison(d, poisons))
+        for g in poisons:
+            end = (await ended(bus, g)).end
+            assert isinstance(end, Failed)
+            assert "three times" in end.problem.message
+            assert await attempts(bus, g) == [1, 2, 3]
+        for g in neighbours:
+            state = await until(bus, g, lambda state: state.n_tokens.get(0, 0) > 0)
+            assert state.claims_without_token == 0
+            d.end(g, state.n_tokens[0])
+            assert isinstance((await ended(bus, g)).end, Finished)
+        playing.cancel()
+
+
+async def test_a_request_that_kills_whole_engines_fails_too(bus: Bus, model_key: str) -> None:
+    """Claims of earlier engines count; what they left is tried one by one."""
+    poison, harmless = events.new_id(), events.new_id()
+    writer = LogWriter(bus)
+    async with desk(bus, model_key) as d:
+        for g, n_claims in ((harmless, 1), (poison, 2)):
+            requested = new_requested(g, model_key)
+            claims = [events.claimed(n + 1, "gone") for n in range(n_claims)]
+            await writer.append(Generation(), g, requested, *claims)
+            await publish_task(bus, model_key, Task(generation_id=g))
+        playing = asyncio.create_task(play_with_poison(d, {poison}))
+        assert isinstance((await ended(bus, poison)).end, Failed)
+        await until(bus, harmless, lambda state: state.n_tokens.get(0, 0) > 0)
+        playing.cancel()
+
+
+async def test_a_cancel_before_the_claim(bus: Bus, model_key: str) -> None:
+    """A queued task that was cancelled never runs."""
+    async with desk(bus, model_key, n_slots=1) as d:
+        first = await d.request()
+        await d.admits(1)
+        queued = await d.request()
+        await cancel(bus, queued)
+        d.start(first)
+        d.token(first, 0)
+        d.end(first, 1)
+        await ended(bus, first)
+        last = await d.request()
+        assert await d.admits(1) == [last]
+        assert await attempts(bus, queued) == []
+
+
+async def test_a_cancel_between_look_and_claim(bus: Bus, model_key: str) -> None:
+    """The claim meets the fence, and the task goes."""
+    async with desk(bus, model_key) as d:
+        claim = d.runner._claims.claim
+
+        async def late_claim(state: Generation, generation_id: str) -> Generation:
+            await cancel(bus, generation_id)
+            return await claim(state, generation_id)
+
+        d.runner._claims.claim = late_claim  # type: ignore[method-assign]
+        g = await d.request()
+        await ended(bus, g)
+        await until_empty(bus, model_key)
+        assert d.decoder.admitted.empty()
+        assert await attempts(bus, g) == []
+
+
+async def test_a_cancel_between_claim_and_run(bus: Bus, model_key: str) -> None:
+    """Its poke comes while the claim's acknowledgement is on its way: nothing else would tell the
+    engine, since a generation that waits for its slot appends nothing."""
+    async with desk(bus, model_key) as d:
+        claim = d.runner._claims.claim
+
+        async def slow_claim(state: Generation, generation_id: str) -> Generation:
+            after = await claim(state, generation_id)
+            await cancel(bus, generation_id)
+            d.runner.on_poke(generation_id)
+            return after
+
+        d.runner._claims.claim = slow_claim  # type: ignore[method-assign]
+        g = await d.request()
+        assert await asyncio.wait_for(d.decoder.cancelled.get(), 5) == g
+        await until_empty(bus, model_key)
+        assert d.runner.runs == {}
+
+
+@pytest.mark.parametrize("is_poked", [True, False])
+async def test_a_cancel_of_a_running_generation(bus: Bus, model_key: str, is_poked: bool) -> None:
+    """With the poke at once, without it at the next token."""
+    async with desk(bus, model_key) as d:
+        g, other = await d.request(), await d.request()
+        await d.admits(2)
+        d.start(g)
+        await with_token(d, g, 0)
+        await cancel(bus, g)
+        if is_poked:
+            await poke(bus, model_key, g)
+        else:
+            d.token(g, 1)
+        assert await asyncio.wait_for(d.decoder.cancelled.get(), 5) == g
+        d.token(g, 2)
+        assert list(d.runner.runs) == [other]
+        assert (await state_of(bus, g)).n_tokens == {0: 1}
+
+
+async def test_a_finish_before_the_cancel(bus: Bus, model_key: str) -> None:
+    async with desk(bus, model_key) as d:
+        g = await d.request()
+        await d.admits(1)
+        d.start(g)
+        d.token(g, 0)
+        d.end(g, 1)
+        await ended(bus, g)
+        with pytest.raises(LogClosed):
+            await cancel(bus, g)
+        await poke(bus, model_key, g)
+        await until_empty(bus, model_key)
+
+
+async def test_an_engine_that_slept_loses_its_append(bus: Bus, model_key: str) -> None:
+    """Another one took over; it drops the slot and leaves the task alone."""
+    async with desk(bus, model_key) as sleeper:
+        g = await sleeper.request()
+        await sleeper.admits(1)
+        sleeper.start(g)
+        state = await with_token(sleeper, g, 0)
+        other = await LogWriter(bus).append(state, g, events.claimed(2, "other"))
+        sleeper.token(g, 1)
+        assert await asyncio.wait_for(sleeper.decoder.cancelled.get(), 5) == g
+        assert sleeper.runner.runs == {}
+        assert (await state_of(bus, g)).last_seq == other.last_seq
+
+
+async def test_what_a_dead_engine_left_goes_on_at_once(bus: Bus, model_key: str) -> None:
+    """The broker knows that the owner is gone: no need to watch its log for a lease."""
+    requested = new_requested(events.new_id(), model_key)
+    g = requested.generation_id
+    await LogWriter(bus).append(
+        Generation(), g, requested, events.claimed(1, "gone"), events.token(0)
+    )
+    async with desk(bus, model_key) as d:
+        await publish_task(bus, model_key, Task(generation_id=g))
+        async with asyncio.timeout(bus.settings.lease_s * 0.8):
+            assert await d.admits(1) == [g]
+
+
+async def test_a_silent_owner_is_watched_for_a_lease(bus: Bus, model_key: str) -> None:
+    async def sleep(_question: object) -> SlotsDescription:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    requested = new_requested(events.new_id(), model_key)
+    g = requested.generation_id
+    await LogWriter(bus).append(Generation(), g, requested, events.claimed(1, "stopped"))
+    owner = await serve(bus, subjects.engine_rpc(model_key, "stopped"), EngineQuestion, sleep)
+    async with desk(bus, model_key) as d:
+        began = time.monotonic()
+        await publish_task(bus, model_key, Task(generation_id=g))
+        assert await d.admits(1) == [g]
+        assert time.monotonic() - began >= bus.settings.lease_s
+    await unsubscribe(owner)
+
+
+async def test_a_deadline_ends_a_run_that_nobody_reads(bus: Bus, model_key: str) -> None:
+    async with desk(bus, model_key) as d:
+        soon_ms = time.time_ns() // 1_000_000 + 800
+        g = await d.request(deadline_at_ms=soon_ms)
+        await d.admits(1)
+        d.start(g)
+        d.token(g, 0)
+        end = (await ended(bus, g)).end
+        assert isinstance(end, Failed)
+        assert end.problem.status == 503
+        assert await asyncio.wait_for(d.decoder.cancelled.get(), 5) == g
+
+
+async def test_a_drain_lets_runs_end_and_gives_back_the_rest(bus: Bus, model_key: str) -> None:
+    async with desk(bus, model_key, "first") as first:
+        quick, slow = await first.request(), await first.request()
+        await first.admits(2)
+        for g in (quick, slow):
+            first.start(g)
+            await with_token(first, g, 0)
+        first.runner.stop_taking()
+        draining = asyncio.create_task(first.runner.drain(0.5))
+        first.end(quick, 1)
+        assert isinstance((await ended(bus, quick)).end, Finished)
+        await until(bus, slow, lambda state: state.engine is None)
+        await draining
+        first.token(slow, 1)
+        async with desk(bus, model_key, "second") as second:
+            (job,) = (await second.decoder.next_admit()).choices
+            assert job.emitted == (7,)
+            second.start(slow)
+            second.token(slow, 1)
+            second.end(slow, 2)
+            assert isinstance((await ended(bus, slow)).end, Finished)
+    kinds = [type(event) for event in await log_of(bus, slow)]
+    assert Released in kinds
+    assert await attempts(bus, slow) == [1, 2]
+
+
+async def test_a_broker_that_takes_nothing_makes_the_decoder_wait(
+    bus: Bus, model_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "MAX_UNSENT_TOKENS", 10)
+    async with desk(bus, model_key) as d:
+        g = await d.request()
+        await d.admits(1)
+        d.start(g)
+        await with_token(d, g, 0)
+        full = FullStore(d.runner._writer.append)
+        d.runner._runs[g]._writer = full  # type: ignore[assignment]
+        for n in range(30):
+            d.token(g, 1 + n)
+            await asyncio.sleep(0)
+        await asyncio.wait_for(d.decoder.paused.wait(), 5)
+        full.has_room = True
+        await asyncio.wait_for(d.decoder.resumed.wait(), 5)
+        d.end(g, 31)
+        assert (await ended(bus, g)).n_tokens == {0: 31}
+
+
+class FullStore:
+    """A writer whose store is full until it has room again."""
+
+    def __init__(self, append: Callable[..., Awaitable[Generation]]) -> None:
+        self._append = append
+        self.has_room = False
+
+    async def append(self, *args: object) -> Generation:
+        if not self.has_room:
+            raise StoreFull("no room")
+        return await self._append(*args)
+
+
+async def until_empty(bus: Bus, model_key: str) -> None:
+    """No task of the model is left in the queue."""
+    verb = f"CONSUMER.INFO.{subjects.TASKS_STREAM}.{subjects.tasks_durable(model_key)}"
+    async with asyncio.timeout(10):
+        while _n_left(await bus.api(verb)):  # noqa: ASYNC110 (the broker tells nobody)
+            await asyncio.sleep(0.02)
+
+
+def _n_left(info: dict[str, int]) -> int:
+    return info["num_pending"] + info["num_ack_pending"]
