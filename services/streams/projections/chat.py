@@ -34,6 +34,7 @@ class Chat(Manners):
         self._new_parser = new_parser
         self._parsers: dict[int, MessageParser] = {}
         self._heads: dict[tuple[int, str], bytes] = {}
+        self._ends: list[ChoiceEnd] = []
         self._tail = b"}}],%b\n\n" % to_json(self._shared())[1:]
 
     def begin(self, choice: Choice) -> list[bytes]:
@@ -61,21 +62,23 @@ class Chat(Manners):
             for delta in self._parsers[choice.index].close()
         ]
         chunks.append(self._chunk(_choice_json(choice, {}, finish_reason(end))))
-        if self._context.params.output.include_usage:
-            usage = {"usage": usage_json(end)}
-            chunks.append({"choices": [], **self._shared(), **usage})
-        chunks[-1]["timings"] = timings_json(end.timings)
+        self._ends.append(end)
+        if not self._context.params.output.include_usage:
+            chunks[-1]["timings"] = timings_json(end.timings)
         if self._context.params.output.verbose:
             chunks[0]["__verbose"] = final_json(self._context, choice, end)
         return [data_frame(chunk) for chunk in chunks]
 
     def finish(self) -> list[bytes]:
-        return [DONE]
+        if not (self._context.params.output.include_usage and self._ends):
+            return [DONE]
+        return [data_frame(self._usage_chunk(self._ends)), DONE]
 
     def answer(self, choices: Sequence[Choice]) -> object:
-        """The first choice's answer with the choices of all; llama-server's usage is the first's too."""
-        bodies = [self._answer(choice, choice.end) for choice in choices if choice.end is not None]
-        return merge_choices(bodies)
+        """The first choice's answer with the choices of all, and what they used together."""
+        ended = [(choice, choice.end) for choice in choices if choice.end is not None]
+        merged = merge_choices([self._answer(choice, end) for choice, end in ended])
+        return merged | {"usage": _usage([end for _, end in ended])}
 
     def _answer(self, choice: Choice, end: ChoiceEnd) -> Json:
         shown: Json = {
@@ -109,6 +112,10 @@ class Chat(Manners):
         chunk = self._chunk(shown)
         return chunk if timings is None else chunk | {"timings": timings_json(timings)}
 
+    def _usage_chunk(self, ends: Sequence[ChoiceEnd]) -> Json:
+        timings = {"timings": timings_json(ends[-1].timings)}
+        return {"choices": [], **self._shared(), "usage": _usage(ends), **timings}
+
     def _chunk(self, choice: Json) -> Json:
         return {"choices": [choice], **self._shared()}
 
@@ -120,6 +127,11 @@ class Chat(Manners):
             "system_fingerprint": self._context.fingerprint,
             "object": CHUNK,
         }
+
+
+def _usage(ends: Sequence[ChoiceEnd]) -> Json:
+    """What a whole request used: its choices share one prompt."""
+    return usage_json(ends[0], n_predicted=sum(end.n_predicted for end in ends))
 
 
 def _choice_json(choice: Choice, delta: Json, reason: str | None = None) -> Json:

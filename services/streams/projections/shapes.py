@@ -10,11 +10,13 @@ LOWEST = -3.4028234663852886e38
 """The logarithm of 0 in llama-server: the lowest 32-bit float, since JSON has no infinity."""
 
 
-def usage_json(end: ChoiceEnd) -> Json:
+def usage_json(end: ChoiceEnd, *, n_predicted: int | None = None) -> Json:
+    """n_predicted: of several choices together."""
+    n_predicted = end.n_predicted if n_predicted is None else n_predicted
     return {
-        "completion_tokens": end.n_predicted,
+        "completion_tokens": n_predicted,
         "prompt_tokens": end.n_prompt,
-        "total_tokens": end.n_predicted + end.n_prompt,
+        "total_tokens": n_predicted + end.n_prompt,
         "prompt_tokens_details": {"cached_tokens": end.n_cached},
     }
 
