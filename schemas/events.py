@@ -172,7 +172,8 @@ class ChoiceEnd(Message, frozen=True, kw_only=True):
     """How one choice ended.
 
     stop_type: eos, word or limit. tail: text that was held back and turned out to be content.
-    n_context: tokens in the slot's KV cache at the end.
+    n_context: tokens in the slot's KV cache at the end. n_cut: characters at the end of the text that
+    an answer in one piece does not show (the line that n_indent ended at).
     """
 
     choice: int
@@ -183,6 +184,7 @@ class ChoiceEnd(Message, frozen=True, kw_only=True):
     n_prompt: int
     n_cached: int = 0
     n_context: int = 0
+    n_cut: int = 0
     slot: int = 0
     is_truncated: bool = False
     has_new_line: bool = False
@@ -194,8 +196,9 @@ class Tokens(TaggedMessage, frozen=True, kw_only=True, tag="tokens"):
 
     ids: as sampled, also those whose text is still held back. texts: text per id (whole UTF-8
     characters; a stop string's prefix is held back, so some are empty). probs: per id, where asked.
-    draws, xtc_draws: values taken from the random sources per id, where not one. mu: mirostat's
-    state after each id. end: set on the last event of a choice.
+    draws, xtc_draws: values taken from the random sources per id, where not one. mu: the state of
+    mirostat (mu) or adaptive-p (its decaying sum) after each id. end: set on the last event of a
+    choice.
     """
 
     v: int = FIRST_VERSION

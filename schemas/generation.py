@@ -113,9 +113,9 @@ def _apply_tokens(state: Generation, event: Tokens) -> Generation:
 
 @dataclass(kw_only=True)
 class ChoiceTokens:
-    """Everything that one choice's log says. ids, texts, draws: per token. mu: mirostat's last state.
+    """Everything that one choice's log says. ids, texts, draws, xtc_draws: per token.
 
-    elapsed_us: generating time of all attempts so far, prompt_us: prefill time of the first one.
+    mu: the sampler's last state. elapsed_us: generating time of all attempts so far, prompt_us: prefill time of the first one.
     """
 
     ids: list[int] = field(default_factory=list[int])
@@ -161,8 +161,9 @@ def collect(events: Iterable[Event]) -> dict[int, ChoiceTokens]:
 def _collect_tokens(choice: ChoiceTokens, event: Tokens, before_us: int | None) -> None:
     choice.ids += event.ids
     choice.texts += event.texts
-    choice.draws += event.draws
-    choice.xtc_draws += event.xtc_draws
+    ones = (1,) * len(event.ids)
+    choice.draws += event.draws or ones
+    choice.xtc_draws += event.xtc_draws or ones
     if event.mu:
         choice.mu = event.mu[-1]
     if before_us is not None:

@@ -73,6 +73,8 @@ class Sampling(Message, frozen=True, kw_only=True):
     reasoning_budget_start: tuple[int, ...] = ()
     reasoning_budget_ends: tuple[tuple[int, ...], ...] = ()
     reasoning_budget_forced: tuple[int, ...] = ()
+    reasoning_budget_prefill: tuple[int, ...] = ()
+    reasoning_budget_message: str = ""
     reasoning_control: bool = False
 
 

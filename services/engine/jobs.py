@@ -16,7 +16,7 @@ def draw_seeds(params: Params, n: int, random_seeds: tuple[int, ...]) -> tuple[i
     seed = params.sampling.seed
     if seed == RANDOM_SEED:
         return random_seeds[:n]
-    return tuple((seed + i) % (RANDOM_SEED + 1) for i in range(n))
+    return tuple((seed + i) % RANDOM_SEED for i in range(n))
 
 
 def build_admit(
@@ -54,6 +54,9 @@ def _choice_job(
         emitted=tuple(tokens.ids),
         texts=tuple(tokens.texts),
         draws=tuple(tokens.draws),
+        xtc_draws=tuple(tokens.xtc_draws),
+        mu=tokens.mu,
+        controlled=tuple(event.index for event in tokens.controls),
         chunks=() if start is None else start.chunks,
         n_cached_first=0 if start is None else start.n_cached,
         replay=replay,

@@ -11,6 +11,7 @@ from schemas.events import (
     ChoiceEnd,
     ChoiceStart,
     Compat,
+    Controlled,
     Event,
     Finished,
     Heartbeat,
@@ -20,7 +21,10 @@ from schemas.events import (
     Tokens,
     Usage,
 )
-from services.engine.protocol import Emitted, Ended, PromptProgress
+from services.engine.protocol import Emitted, Ended, PromptProgress, ReasoningEnded
+
+REASONING_END = "reasoning_end"
+"""The action of `controlled`: the end of thinking is forced."""
 
 
 class _TokensBuilder:
@@ -33,6 +37,8 @@ class _TokensBuilder:
         self.texts: list[str] = []
         self.probs: list[TokenProbs] = []
         self.draws: list[int] = []
+        self.xtc_draws: list[int] = []
+        self.mu: list[float] = []
         self.elapsed_us = 0
         self.prompt_us = 0
         self.end: ChoiceEnd | None = None
@@ -41,24 +47,32 @@ class _TokensBuilder:
         self.ids.append(output.id)
         self.texts.append(output.text)
         self.draws.append(output.draws)
+        self.xtc_draws.append(output.xtc_draws)
+        if output.mu is not None:
+            self.mu.append(output.mu)
         if output.probs is not None:
             self.probs.append(output.probs)
         self.elapsed_us = output.elapsed_us
         self.prompt_us = self.prompt_us or output.prompt_us
 
     def build(self) -> Tokens:
-        has_plain_draws = all(n == 1 for n in self.draws)
         return Tokens(
             choice=self.choice,
             index=self.index,
             ids=tuple(self.ids),
             texts=tuple(self.texts),
             probs=tuple(self.probs),
-            draws=() if has_plain_draws else tuple(self.draws),
+            draws=_unless_ones(self.draws),
+            xtc_draws=_unless_ones(self.xtc_draws),
+            mu=tuple(self.mu),
             elapsed_us=self.elapsed_us,
             prompt_us=self.prompt_us,
             end=self.end,
         )
+
+
+def _unless_ones(counts: list[int]) -> tuple[int, ...]:
+    return () if counts.count(1) == len(counts) else tuple(counts)
 
 
 class Outbox:
@@ -109,6 +123,10 @@ class Outbox:
     def add_token(self, output: Emitted) -> None:
         self._builder(output.choice).add(output)
         self._n_tokens[output.choice] = output.index + 1
+
+    def add_controlled(self, output: ReasoningEnded) -> None:
+        event = Controlled(choice=output.choice, index=output.index, action=REASONING_END)
+        self._events.append(event)
 
     def add_end(self, output: Ended) -> None:
         self._builder(output.end.choice).end = output.end

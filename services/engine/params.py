@@ -25,6 +25,7 @@ from services.engine.param_values import (
     stop_words,
     whole,
     words,
+    wrong,
 )
 from services.engine.sampler_names import sampler_order
 from services.engine.supported import JsonObject, check_supported
@@ -161,6 +162,8 @@ def _sampling_of(
     if (value := body.get("logit_bias")) is not None:
         biases = read_biases("logit_bias", value, vocabulary)
     sampling = msgspec.structs.replace(defaults, **given)
+    if sampling.samplers.count("xtc") > 1 and sampling.xtc_probability > 0:
+        raise wrong("samplers", "xtc can be named once")
     if sampling.ignore_eos:
         biases += end_biases(vocabulary, biases)
     return msgspec.structs.replace(sampling, logit_bias=biases)

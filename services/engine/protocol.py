@@ -40,9 +40,11 @@ class DecoderConfig(Message, frozen=True, kw_only=True):
 class ChoiceJob(Message, frozen=True, kw_only=True):
     """One choice of a generation: needs one slot.
 
-    seed: concrete. emitted, texts, draws: what the log already holds of it, to be continued from
-    (draws empty: one per id). chunks: the first attempt's prompt chunks after its n_cached tokens,
-    to be repeated. spent_*: of earlier attempts.
+    seed: concrete. emitted, texts, draws, xtc_draws: what the log already holds of it, to be
+    continued from (draws empty: one per id). mu: the sampler's last state, see Marks. controlled:
+    numbers of the tokens before which the end of reasoning was ordered. chunks: the first attempt's
+    prompt chunks after its n_cached tokens, to be repeated. replay: fast or exact (emitted ids are
+    decoded one by one). spent_*: of earlier attempts.
     """
 
     choice: int
@@ -51,6 +53,9 @@ class ChoiceJob(Message, frozen=True, kw_only=True):
     emitted: tuple[int, ...] = ()
     texts: tuple[str, ...] = ()
     draws: tuple[int, ...] = ()
+    xtc_draws: tuple[int, ...] = ()
+    mu: float | None = None
+    controlled: tuple[int, ...] = ()
     chunks: tuple[int, ...] = ()
     n_cached_first: int = 0
     replay: str = "fast"
@@ -75,11 +80,18 @@ class Cancel(TaggedMessage, frozen=True, kw_only=True, tag="cancel"):
     generation_id: str
 
 
+class Control(TaggedMessage, frozen=True, kw_only=True, tag="control"):
+    """End the thinking of a running generation now, where it thinks. action: reasoning_end."""
+
+    generation_id: str
+    action: str
+
+
 class Stop(TaggedMessage, frozen=True, kw_only=True, tag="stop"):
     """End the decoder after the current step."""
 
 
-Command = Admit | Cancel | Stop
+Command = Admit | Cancel | Control | Stop
 
 
 class LoadProgress(TaggedMessage, frozen=True, kw_only=True, tag="load_progress"):
@@ -123,7 +135,7 @@ class PromptProgress(TaggedMessage, frozen=True, kw_only=True, tag="prompt_progr
 class Emitted(TaggedMessage, frozen=True, kw_only=True, tag="emitted"):
     """One token of one choice. index: in its choice over all attempts. text: may be empty.
 
-    draws: values taken from the random source, when not one. prompt_us: set on the first token of
+    draws, xtc_draws, mu: as in Marks. prompt_us: set on the first token of
     an attempt, its prefill time. elapsed_us: since the slot's start in this attempt.
     """
 
@@ -134,8 +146,18 @@ class Emitted(TaggedMessage, frozen=True, kw_only=True, tag="emitted"):
     text: str = ""
     probs: TokenProbs | None = None
     draws: int = 1
+    xtc_draws: int = 1
+    mu: float | None = None
     elapsed_us: int = 0
     prompt_us: int = 0
+
+
+class ReasoningEnded(TaggedMessage, frozen=True, kw_only=True, tag="reasoning_ended"):
+    """A Control had its effect: from token `index` on the end of thinking is forced."""
+
+    generation_id: str
+    choice: int
+    index: int
 
 
 class Ended(TaggedMessage, frozen=True, kw_only=True, tag="ended"):
@@ -153,7 +175,15 @@ class Broken(TaggedMessage, frozen=True, kw_only=True, tag="broken"):
 
 
 Output = (
-    LoadProgress | Ready | LoadFailed | SlotsStarted | PromptProgress | Emitted | Ended | Broken
+    LoadProgress
+    | Ready
+    | LoadFailed
+    | SlotsStarted
+    | PromptProgress
+    | Emitted
+    | ReasoningEnded
+    | Ended
+    | Broken
 )
 
 

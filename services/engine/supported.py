@@ -30,20 +30,6 @@ def _has_format(body: JsonObject, _: Params) -> bool:
     return wanted is not None and kind not in (None, "", "text")
 
 
-def _has_budget(body: JsonObject, _: Params) -> bool:
-    names = ("reasoning_budget_tokens", "thinking_budget_tokens")
-    return any(isinstance(body.get(name), int) and body[name] >= 0 for name in names)
-
-
-def _uses_xtc(_: JsonObject, params: Params) -> bool:
-    sampling = params.sampling
-    return (
-        "xtc" in sampling.samplers
-        and sampling.xtc_probability > 0
-        and sampling.xtc_threshold <= 0.5
-    )
-
-
 GAPS = (
     Gap("grammar", lambda body, _: bool(body.get("grammar"))),
     Gap("json_schema", lambda body, _: body.get("json_schema") is not None),
@@ -51,14 +37,6 @@ GAPS = (
     Gap("grammar_triggers", lambda body, _: bool(body.get("grammar_triggers"))),
     Gap("tool_choice", _names_tool),
     Gap("lora", lambda _, params: any(scale != 0 for _id, scale in params.limits.lora)),
-    Gap("mirostat", lambda _, params: params.sampling.mirostat != 0),
-    Gap("xtc_probability", _uses_xtc),
-    Gap("samplers: adaptive_p", lambda _, params: "adaptive_p" in params.sampling.samplers),
-    Gap("samplers: infill", lambda _, params: "infill" in params.sampling.samplers),
-    Gap("n_indent", lambda _, params: params.limits.n_indent > 0),
-    Gap("t_max_predict_ms", lambda _, params: params.limits.t_max_predict_ms > 0),
-    Gap("reasoning_budget_tokens", _has_budget),
-    Gap("reasoning_control", lambda body, _: body.get("reasoning_control") is True),
 )
 
 

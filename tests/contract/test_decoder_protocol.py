@@ -191,7 +191,7 @@ def test_a_log_of_other_texts_is_not_continued(client: DecoderClient) -> None:
     assert "something else" in problem.message
 
 
-@pytest.mark.parametrize("bad", [{"mirostat": 2}, {"grammar": 'root ::= "a"'}])
+@pytest.mark.parametrize("bad", [{"grammar": 'root ::= "a"'}])
 def test_what_is_not_supported(real: DecoderClient, bad: dict[str, object]) -> None:
     assert broken(real, admit("bad", PROMPT, **bad)).problem.code == NOT_SUPPORTED
     assert real.run_one(admit("good", PROMPT, n_predict=1)).end

@@ -23,6 +23,10 @@ class Running(Protocol):
         """The next token, from the logits of a batch row; and the end, if it is the last one."""
         ...
 
+    def end_reasoning(self) -> bool:
+        """Force the end of thinking from the next token on; False where it does not think."""
+        ...
+
     def close(self) -> None:
         """Free what it holds outside Python."""
         ...

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from schemas.events import ChoiceEnd, Timings, TokenProbs
 from schemas.params import Params
+from services.engine.decoder.indentation import Indentation
+from services.engine.marks import ONE_EACH, Marks
 from services.engine.protocol import ChoiceJob, Emitted
 from services.engine.text import TextCursor
 
@@ -22,12 +24,16 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """One token as it came out of the model: its bytes, and whether it ends a generation."""
+    """One token as it came out of the model: its bytes, and whether it ends a generation.
+
+    marks: what the log must keep of how it was chosen.
+    """
 
     id: int
     piece: bytes
     is_eog: bool
     probs: TokenProbs | None = None
+    marks: Marks = ONE_EACH
 
 
 class LogMismatch(Exception):
@@ -40,13 +46,22 @@ class Choice:
     def __init__(self, job: ChoiceJob, params: Params, place: Place) -> None:
         self.job = job
         self.place = place
-        self._limit = params.limits.n_predict
-        self._cursor = TextCursor(params.limits.stop)
+        limits = params.limits
+        self._limit = limits.n_predict
+        self._limit_us = limits.t_max_predict_ms * 1000
+        self._indentation = Indentation(limits.n_indent) if limits.n_indent > 0 else None
+        self._cursor = TextCursor(limits.stop)
         self._n_predicted = 0
+        self._n_chars = 0
         self._has_new_line = False
         self._first_us = 0
         self._last_us = 0
         self._stop_type = ""
+
+    @property
+    def n_predicted(self) -> int:
+        """Tokens so far, over all attempts."""
+        return self._n_predicted
 
     def replay(self, tokens: list[Sampled]) -> ChoiceEnd | None:
         """Go through the tokens that the log holds; the end, if they were all. Raises LogMismatch."""
@@ -74,6 +89,9 @@ class Choice:
             id=token.id,
             text=self._take(token),
             probs=token.probs,
+            draws=token.marks.draws,
+            xtc_draws=token.marks.xtc_draws,
+            mu=token.marks.mu,
             elapsed_us=elapsed_us,
             prompt_us=elapsed_us if is_first else 0,
         )
@@ -82,17 +100,38 @@ class Choice:
     def _take(self, token: Sampled) -> str:
         self._n_predicted += 1
         text = self._cursor.feed(token.piece, is_last=token.is_eog)
+        self._n_chars += len(text)
+        is_outdented = self._is_outdented(token)
         self._has_new_line |= "\n" in text
-        self._stop_type = self._why_stop(token)
+        self._stop_type = self._why_stop(token, text, is_outdented=is_outdented)
         return text
 
-    def _why_stop(self, token: Sampled) -> str:
+    def _is_outdented(self, token: Sampled) -> bool:
+        return (
+            self._indentation is not None
+            and not self._cursor.stop_word
+            and self._indentation.feed(token.piece, has_new_line=self._has_new_line)
+        )
+
+    def _why_stop(self, token: Sampled, text: str, *, is_outdented: bool) -> str:
         if token.is_eog:
             return "eos"
+        if is_outdented or ("\n" in text and self._is_out_of_time):
+            return "limit"
         if self._cursor.stop_word:
             return "word"
         is_spent = 0 <= self._limit <= self._n_predicted
         return "limit" if is_spent or self._is_context_full else ""
+
+    @property
+    def _is_out_of_time(self) -> bool:
+        """Looked at after each line. Of tokens of the log, earlier attempts have judged."""
+        return 0 < self._limit_us < self._predicted_us and self._first_us > 0
+
+    @property
+    def _predicted_us(self) -> int:
+        """Generating time of all attempts."""
+        return self._last_us - self._first_us + self.job.spent_predicted_us
 
     @property
     def _n_context(self) -> int:
@@ -116,20 +155,25 @@ class Choice:
             n_prompt=len(self.job.prompt),
             n_cached=self.place.n_cached,
             n_context=self._n_context,
+            n_cut=self._n_cut(tail),
             slot=self.place.slot,
             is_truncated=self._is_context_full,
             has_new_line=self._has_new_line or "\n" in tail,
             timings=self._timings(),
         )
 
+    def _n_cut(self, tail: str) -> int:
+        if self._indentation is None or not self._indentation.n_kept:
+            return 0
+        return max(0, self._n_chars + len(tail) - len(self._indentation.kept_text()))
+
     def _timings(self) -> Timings:
         """Over all attempts: prefill until the first token of each, generation from there on."""
         prompt_us = max(0, self._first_us - self.place.started_us) + self.job.spent_prompt_us
-        predicted_us = self._last_us - self._first_us + self.job.spent_predicted_us
         return Timings(
             n_cached=self.place.n_cached,
             n_prompt=len(self.job.prompt) - self.place.n_cached,
             prompt_ms=prompt_us / 1000,
             n_predicted=self._n_predicted,
-            predicted_ms=predicted_us / 1000,
+            predicted_ms=self._predicted_us / 1000,
         )

@@ -14,9 +14,11 @@ from services.engine.protocol import (
     Cancel,
     ChoiceJob,
     Command,
+    Control,
     Ended,
     Output,
     PromptProgress,
+    ReasoningEnded,
     SlotsStarted,
     Stop,
 )
@@ -66,8 +68,20 @@ class Loop:
                 self._admit(command)
             case Cancel():
                 self._drop(command.generation_id)
+            case Control():
+                self._end_reasoning(command.generation_id)
             case Stop():
                 pass
+
+    def _end_reasoning(self, generation_id: str) -> None:
+        """For all choices that think; of others nothing is reported."""
+        for running in self._running.values():
+            choice = running.choice
+            if choice.place.generation_id == generation_id and running.end_reasoning():
+                ended = ReasoningEnded(
+                    generation_id=generation_id, choice=choice.job.choice, index=choice.n_predicted
+                )
+                self._outputs.append(ended)
 
     def _admit(self, admit: Admit) -> None:
         if admit.generation_id in self._admitted:

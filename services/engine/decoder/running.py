@@ -1,14 +1,17 @@
 """A choice that runs: its pure state and its sampler. One thread."""
 
 from schemas.errors import RequestError
-from schemas.events import ChoiceEnd
+from schemas.events import ChoiceEnd, TokenProbs
 from schemas.params import Params
 from services.engine.decoder.backend import OpenChoice
 from services.engine.decoder.job import Choice, LogMismatch, Place, Sampled
+from services.engine.decoder.reasoning import ReasoningBudget, reasoning_budget
 from services.engine.llama import probs
+from services.engine.llama.candidates import Candidates
 from services.engine.llama.context import Context
 from services.engine.llama.pieces import Pieces
 from services.engine.llama.sampler import Sampler
+from services.engine.marks import ONE_EACH, Marks, total
 from services.engine.protocol import ChoiceJob, Emitted
 
 
@@ -35,19 +38,25 @@ class Running:
         self.choice = Choice(job, params, place)
         self.end = self._replay(job)
         """The end, where the log holds it already."""
+        self._budget = self._restored_budget(job)
+        self._candidates = Candidates(context.n_vocab)
         self._sampler = Sampler(
-            context.vocab,
+            pieces,
             params.sampling,
             seed=job.seed,
             n_ctx=context.n_ctx_slot,
             eog_ids=context.eog_ids,
         )
-        self._sampler.accept(job.prompt + job.emitted)
-        self._sampler.skip_draws(sum(job.draws) if job.draws else len(job.emitted))
+        marks = total(len(job.emitted), job.draws, job.xtc_draws, job.mu)
+        self._sampler.restore(job.prompt + job.emitted, marks, len(job.emitted))
 
     def sample(self, row: int, clock_us: int) -> tuple[Emitted, ChoiceEnd | None]:
         """Choose the next token from a batch row's logits."""
         return self.choice.take(self._next(row), clock_us)
+
+    def end_reasoning(self) -> bool:
+        """Force the end of thinking; False where it does not think."""
+        return self._budget is not None and self._budget.end_now()
 
     def close(self) -> None:
         self._sampler.close()
@@ -58,20 +67,51 @@ class Running:
         except (LogMismatch, ValueError) as error:
             raise RequestError.server(f"the log cannot be continued: {error}") from error
 
-    def _next(self, row: int) -> Sampled:
-        pointer, n_top = self._context.pointer, self._sampling.n_probs
-        if n_top <= 0:
-            return self._sampled(self._sampler.sample(pointer, row))
-        if self._sampling.post_sampling_probs:
-            token, found = probs.sample_with_probs(self._sampler, pointer, row, n_top, self._pieces)
-            return self._sampled(token, found)
-        token = self._sampler.sample(pointer, row)
-        return self._sampled(token, probs.before_sampling(pointer, row, token, n_top, self._pieces))
+    def _restored_budget(self, job: ChoiceJob) -> ReasoningBudget | None:
+        budget = reasoning_budget(self._sampling, self._pieces.piece)
+        if budget is not None:
+            for number, token in enumerate(job.emitted):
+                if number in job.controlled:
+                    budget.end_now()
+                budget.accept(token)
+            if len(job.emitted) in job.controlled:
+                budget.end_now()
+        return budget
 
-    def _sampled(self, token: int, found: probs.TokenProbs | None = None) -> Sampled:
+    def _next(self, row: int) -> Sampled:
+        """The fast way in one call of llama.cpp, or by way of the candidates where they matter."""
+        forced = None if self._budget is None else self._budget.forced
+        n_top, is_post = self._sampling.n_probs, self._sampling.post_sampling_probs
+        if self._sampler.is_simple and forced is None and not (is_post and n_top > 0):
+            token = self._sampler.sample(self._context.pointer, row)
+        else:
+            token = self._choose(row, forced)
+        if self._budget is not None:
+            self._budget.accept(token)
+        found = self._probs(row, token, n_top) if n_top > 0 else None
+        return self._sampled(token, found, self._sampler.take_marks())
+
+    def _choose(self, row: int, forced: int | None) -> int:
+        candidates = self._candidates
+        candidates.fill(self._context.pointer, row)
+        if forced is not None:
+            candidates.force(forced)
+        token = self._sampler.choose(candidates)
+        self._sampler.accept(token)
+        return token
+
+    def _probs(self, row: int, token: int, n_top: int) -> TokenProbs:
+        if self._sampling.post_sampling_probs:
+            return probs.after_sampling(self._candidates, token, n_top, self._pieces)
+        return probs.before_sampling(self._context.pointer, row, token, n_top, self._pieces)
+
+    def _sampled(
+        self, token: int, found: TokenProbs | None = None, marks: Marks = ONE_EACH
+    ) -> Sampled:
         return Sampled(
             id=token,
             piece=self._pieces.piece(token, is_special=token in self._preserved),
             is_eog=token in self._context.eog_ids,
             probs=found,
+            marks=marks,
         )

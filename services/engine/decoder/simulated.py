@@ -130,6 +130,10 @@ class SimulatedRunning:
         index, self._index = self._index, self._index + 1
         return self.choice.take(self._at(index), clock_us)
 
+    def end_reasoning(self) -> bool:
+        """It does not think."""
+        return False
+
     def close(self) -> None:
         """It holds nothing."""
 

@@ -18,7 +18,7 @@ class Pieces:
 
     def __init__(self, vocab: int, n_vocab: int) -> None:
         self.n_vocab = n_vocab
-        self._vocab = vocab
+        self.vocab = vocab
         self._plain: dict[int, bytes] = {}
         self._special: dict[int, bytes] = {}
 
@@ -34,8 +34,8 @@ class Pieces:
         if not 0 <= token < self.n_vocab:
             raise ValueError(f"token id {token} is not below {self.n_vocab}")
         buffer = ctypes.create_string_buffer(_PIECE_BYTES)
-        n = _read(self._vocab, token, buffer, len(buffer), 0, is_special)
+        n = _read(self.vocab, token, buffer, len(buffer), 0, is_special)
         if n < 0:
             buffer = ctypes.create_string_buffer(-n)
-            n = _read(self._vocab, token, buffer, len(buffer), 0, is_special)
+            n = _read(self.vocab, token, buffer, len(buffer), 0, is_special)
         return buffer.raw[:n]

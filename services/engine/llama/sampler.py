@@ -1,158 +1,192 @@
 # pyright: basic
-"""The sampler chain of one choice, in llama-server's order."""
+"""The sampler of one choice: llama-server's chain, which can go on from a log."""
 
 import ctypes
-import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
-from schemas.errors import RequestError
+import numpy as np
+
 from schemas.params import Sampling
+from services.engine.llama.candidates import Candidates
+from services.engine.llama.chain import MAKERS, Chain, Xtc, biases, check, uses_xtc, window
+from services.engine.llama.choosers import AdaptiveP, Dist, Mirostat
+from services.engine.llama.infill import cut
 from services.engine.llama.library import lib, quick
+from services.engine.llama.pieces import Pieces
+from services.engine.marks import Marks
 
-_P = ctypes.c_void_p
-_sample = quick("llama_sampler_sample", [_P, _P, ctypes.c_int32], ctypes.c_int32)
-_accept = quick("llama_sampler_accept", [_P, ctypes.c_int32], None)
-_apply = quick("llama_sampler_apply", [_P, ctypes.POINTER(lib.llama_token_data_array)], None)
+_sample = quick(
+    "llama_sampler_sample", [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32], ctypes.c_int32
+)
+
+
+class Link(Protocol):
+    """A part of the chain. The last one selects a candidate."""
+
+    def apply(self, candidates: Candidates) -> None: ...
+    def accept(self, token: int) -> None: ...
+    def close(self) -> None: ...
 
 
 class Sampler:
-    """Chooses tokens. One per choice; owns C memory until `close`.
+    """Chooses tokens. One per choice; owns C memory until `close`. One thread.
 
-    seed: concrete, 32 bits. n_ctx: what `-1` means for windows of last tokens. eog_ids: what
-    ignore_eos forbids. Raises RequestError for parameters that make no chain.
+    seed: concrete, 32 bits. n_ctx: what `-1` means for windows of last tokens. eog_ids: those that
+    end a generation. Raises RequestError for parameters that make no chain.
     """
 
     def __init__(
-        self, vocab: int, sampling: Sampling, *, seed: int, n_ctx: int, eog_ids: Iterable[int]
+        self,
+        pieces: Pieces,
+        sampling: Sampling,
+        *,
+        seed: int,
+        n_ctx: int,
+        eog_ids: Iterable[int],
     ) -> None:
-        _check(sampling)
-        self._vocab = vocab
-        self._n_vocab = lib.llama_vocab_n_tokens(vocab)
-        self._window = _window(sampling, n_ctx)
-        params = lib.llama_sampler_chain_default_params()
-        params.no_perf = True
-        self._chain = lib.llama_sampler_chain_init(params)
-        self._add_biases(sampling, eog_ids)
-        for name in sampling.samplers:
-            if (make := _MAKERS.get(name)) is not None:
-                lib.llama_sampler_chain_add(self._chain, make(vocab, sampling, n_ctx, seed))
-        self._dist = lib.llama_sampler_init_dist(seed)
-        lib.llama_sampler_chain_add(self._chain, self._dist)
+        check(sampling)
+        self._window = window(sampling, n_ctx)
+        builder = _Builder(pieces, sampling, seed, n_ctx, frozenset(eog_ids))
+        self._links = builder.links
+        self._chooser = builder.chooser
+        self._xtcs = builder.xtcs
+        self._whole = self._links[0] if len(self._links) == 1 else None
+        self._marked = self._counts()
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether all of it is one chain of llama.cpp's, so that `sample` is the cheapest way."""
+        return isinstance(self._whole, Chain)
 
     def sample(self, context: int, row: int) -> int:
-        """Choose a token from the logits of a batch row, and accept it. 0.1–0.2 ms."""
-        return _sample(self._chain, context, row)
+        """Choose a token from the logits of a batch row, and accept it. Only if it `is_simple`.
 
-    def choose(self, candidates: Any) -> int:
-        """Choose from given candidates (left behind as the chain saw them last), and accept it."""
-        _apply(self._chain, ctypes.byref(candidates))
-        token = candidates.data[candidates.selected].id
-        _accept(self._chain, token)
-        return token
+        0.1–0.2 ms.
+        """
+        assert isinstance(self._whole, Chain), "one chain"
+        self._chooser.n_draws += 1  # type: ignore[union-attr]
+        return _sample(self._whole.pointer, context, row)
 
-    def accept(self, ids: Sequence[int]) -> None:
-        """Take tokens as history, as if they had been chosen; only as many as anything looks at."""
-        for token in ids[max(0, len(ids) - self._window) :] if self._window else ():
-            _accept(self._chain, token)
+    def choose(self, candidates: Candidates) -> int:
+        """Choose one of the candidates, which are left as the chain saw them last; not accepted yet."""
+        for link in self._links:
+            link.apply(candidates)
+        if isinstance(self._chooser, Dist):
+            self._chooser.n_draws += candidates.size > 0
+        return candidates.chosen
 
-    def skip_draws(self, n: int) -> None:
-        """Advance the random source as `n` choices would."""
-        candidate = lib.llama_token_data(id=0, logit=0.0, p=0.0)
-        array = lib.llama_token_data_array(ctypes.pointer(candidate), 1, -1, False)
-        for _ in range(n):
-            _apply(self._dist, ctypes.byref(array))
+    def accept(self, token: int) -> None:
+        """Take a token as history."""
+        for link in self._links:
+            link.accept(token)
+
+    def take_marks(self) -> Marks:
+        """What a log must keep of all choices since the last call."""
+        before, self._marked = self._marked, self._counts()
+        return Marks(
+            draws=self._marked[0] - before[0],
+            xtc_draws=self._marked[1] - before[1] if self._xtcs else 1,
+            mu=self._chooser.state,
+        )
+
+    def restore(self, history: Sequence[int], marks: Marks, n_chosen: int) -> None:
+        """Go on as if `history` had been accepted, its last `n_chosen` tokens chosen here.
+
+        marks: the draws of all these choices, and the last state.
+        """
+        for token in history[max(0, len(history) - self._window) :] if self._window else ():
+            self.accept(token)
+        self._chooser.skip(marks.draws)
+        for xtc in self._xtcs:
+            xtc.skip(marks.xtc_draws)
+        if marks.mu is not None:
+            self._restore_state(marks.mu, n_chosen)
+        self._marked = self._counts()
 
     def close(self) -> None:
-        lib.llama_sampler_free(self._chain)
+        for link in self._links:
+            link.close()
 
-    def _add_biases(self, sampling: Sampling, eog_ids: Iterable[int]) -> None:
-        """The request's, ignored ends, and what the model itself wants suppressed: first in the chain."""
-        biases = [
-            (token, bias) for token, bias in sampling.logit_bias if 0 <= token < self._n_vocab
-        ]
-        if sampling.ignore_eos:
-            biases += [(token, -math.inf) for token in eog_ids]
-        biases += [(token, -math.inf) for token in self._suppressed()]
-        if biases:
-            array = (lib.llama_logit_bias * len(biases))(*biases)
-            bias = lib.llama_sampler_init_logit_bias(self._n_vocab, len(biases), array)
-            lib.llama_sampler_chain_add(self._chain, bias)
+    def _restore_state(self, state: float, n_chosen: int) -> None:
+        if isinstance(self._chooser, Mirostat):
+            self._chooser.restore(state)
+        elif isinstance(self._chooser, AdaptiveP):
+            self._chooser.restore(state, n_chosen)
 
-    def _suppressed(self) -> Iterable[int]:
-        n = ctypes.c_int32(0)
-        ids = lib.llama_vocab_get_suppress_tokens(self._vocab, ctypes.byref(n))
-        return [ids[i] for i in range(n.value)]
+    def _counts(self) -> tuple[int, int]:
+        return self._chooser.n_draws, sum(xtc.n_draws for xtc in self._xtcs)
 
 
-def _check(sampling: Sampling) -> None:
-    if sampling.mirostat:
-        raise RequestError.not_supported("mirostat is not supported yet; remove `mirostat`")
-    if sampling.grammar:
-        raise RequestError.not_supported("grammars are not supported yet; remove `grammar`")
-    if "adaptive_p" in sampling.samplers:
-        raise RequestError.not_supported("the sampler adaptive_p is not supported yet")
-    penalties = (sampling.frequency_penalty, sampling.presence_penalty)
-    if not math.isfinite(sampling.repeat_penalty) or sampling.repeat_penalty <= 0:
-        raise RequestError.invalid("repeat_penalty must be greater than 0", "repeat_penalty")
-    if not all(map(math.isfinite, penalties)):
-        raise RequestError.invalid("penalties must be finite numbers")
+class _Builder:
+    """Makes the links. Neighbours of llama.cpp's go into one chain: one call for all of them."""
+
+    def __init__(
+        self, pieces: Pieces, s: Sampling, seed: int, n_ctx: int, eog_ids: frozenset[int]
+    ) -> None:
+        self.links: list[Link] = []
+        self.xtcs: list[Xtc] = []
+        self._pieces, self._sampling, self._n_ctx = pieces, s, n_ctx
+        self._seed, self._eog_ids = seed, eog_ids
+        if (bias := biases(pieces.vocab, s, eog_ids)) is not None:
+            self._add(bias)
+        for name in ("temperature",) if s.mirostat else s.samplers:
+            self._add_named(name)
+        self.chooser = self._choose()
+
+    def _add(self, sampler: object) -> None:
+        if not self.links or not isinstance(self.links[-1], Chain):
+            self.links.append(Chain())
+        self.links[-1].add(sampler)  # type: ignore[attr-defined]
+
+    def _add_named(self, name: str) -> None:
+        """Names that llama-server does not know either are ignored; adaptive_p comes last."""
+        s = self._sampling
+        if s.mirostat:
+            self._add(lib.llama_sampler_init_temp(s.temperature))
+        elif (make := MAKERS.get(name)) is not None:
+            self._add(make(self._pieces.vocab, s, self._n_ctx))
+        elif name == "infill":
+            self.links.append(Infill(self._pieces, self._eog_ids))
+        elif name == "xtc" and uses_xtc(s):
+            self.xtcs.append(Xtc(s, self._seed))
+            self.links.append(self.xtcs[-1])
+
+    def _choose(self) -> Dist | Mirostat | AdaptiveP:
+        s = self._sampling
+        if s.mirostat:
+            chooser = Mirostat(self._pieces.vocab, s, self._seed)
+        elif "adaptive_p" in s.samplers:
+            chooser = AdaptiveP(s, self._seed)
+        else:
+            dist = Dist(self._seed)
+            self._add(dist.sampler)
+            return dist
+        self.links.append(chooser)
+        return chooser
 
 
-def _last_n(n: int, n_ctx: int) -> int:
-    return n_ctx if n < 0 else n
+class Infill:
+    """Leaves what may follow when text is filled in."""
 
+    def __init__(self, pieces: Pieces, eog_ids: frozenset[int]) -> None:
+        self._pieces = pieces
+        self._is_end = np.zeros(pieces.n_vocab, dtype=bool)
+        self._is_end[list(eog_ids)] = True
+        eot = lib.llama_vocab_eot(pieces.vocab)
+        self._end_id = eot if eot >= 0 else lib.llama_vocab_eos(pieces.vocab)
+        # Together they do nothing but sort, and give each candidate its probability.
+        self._softmax = Chain()
+        self._softmax.add(lib.llama_sampler_init_top_k(pieces.n_vocab))
+        self._softmax.add(lib.llama_sampler_init_top_p(0.5, pieces.n_vocab))
 
-def _window(sampling: Sampling, n_ctx: int) -> int:
-    """How many last tokens the chain looks at; 0 when nothing does."""
-    penalties = (sampling.frequency_penalty, sampling.presence_penalty)
-    has_penalties = sampling.repeat_penalty != 1 or any(penalties)
-    has_dry = sampling.dry_multiplier != 0 and sampling.dry_base >= 1
-    return max(
-        _last_n(sampling.repeat_last_n, n_ctx) if has_penalties else 0,
-        _last_n(sampling.dry_penalty_last_n, n_ctx) if has_dry else 0,
-    )
+    def apply(self, candidates: Candidates) -> None:
+        self._softmax.apply(candidates)
+        rows = cut(candidates.rows, self._is_end, self._pieces.piece, self._end_id)
+        candidates.put(rows)
 
+    def accept(self, token: int) -> None:
+        """It has no use for tokens."""
 
-def _penalties(vocab: int, s: Sampling, n_ctx: int, seed: int):
-    return lib.llama_sampler_init_penalties(
-        lib.llama_vocab_n_tokens(vocab),
-        _last_n(s.repeat_last_n, n_ctx),
-        s.repeat_penalty,
-        s.frequency_penalty,
-        s.presence_penalty,
-    )
-
-
-def _dry(vocab: int, s: Sampling, n_ctx: int, seed: int):
-    breakers = [text.encode("utf-8", "replace") for text in s.dry_sequence_breakers]
-    return lib.llama_sampler_init_dry(
-        vocab,
-        s.dry_multiplier,
-        s.dry_base,
-        s.dry_allowed_length,
-        _last_n(s.dry_penalty_last_n, n_ctx),
-        (ctypes.c_char_p * len(breakers))(*breakers),
-        len(breakers),
-    )
-
-
-def _temperature(vocab: int, s: Sampling, n_ctx: int, seed: int):
-    """At 0 and below all but the best candidate are dropped: greedy."""
-    return lib.llama_sampler_init_temp_ext(s.temperature, s.dynatemp_range, s.dynatemp_exponent)
-
-
-_MAKERS: dict[str, Callable] = {
-    "penalties": _penalties,
-    "dry": _dry,
-    "top_n_sigma": lambda vocab, s, n_ctx, seed: lib.llama_sampler_init_top_n_sigma(s.top_n_sigma),
-    "top_k": lambda vocab, s, n_ctx, seed: lib.llama_sampler_init_top_k(s.top_k),
-    "typ_p": lambda vocab, s, n_ctx, seed: lib.llama_sampler_init_typical(s.typical_p, s.min_keep),
-    "top_p": lambda vocab, s, n_ctx, seed: lib.llama_sampler_init_top_p(s.top_p, s.min_keep),
-    "min_p": lambda vocab, s, n_ctx, seed: lib.llama_sampler_init_min_p(s.min_p, s.min_keep),
-    "xtc": lambda vocab, s, n_ctx, seed: lib.llama_sampler_init_xtc(
-        s.xtc_probability, s.xtc_threshold, s.min_keep, seed
-    ),
-    "temperature": _temperature,
-}
-"""By llama-server's names; names that it does not know either are ignored."""
+    def close(self) -> None:
+        self._softmax.close()

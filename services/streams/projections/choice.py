@@ -65,6 +65,8 @@ class Choice:
         self.probs += event.probs
         if event.end is not None and event.end.tail:
             self.texts.append(event.end.tail)
+        if event.end is not None and event.end.n_cut:
+            self.texts = [self.text[: -event.end.n_cut]]
 
     def timings(self) -> Timings:
         """What it has cost so far; the engine's own figures once it ended."""
