@@ -112,3 +112,11 @@ async def on_poke(bus: Bus, model_key: str, callback: Callable[[str], None]) -> 
         callback(subjects.generation_id_of(message.subject))
 
     return await bus.nc.subscribe(subjects.cancel(model_key, "*"), cb=on_message)
+
+
+async def queue_depth(bus: Bus, model_key: str) -> int:
+    """Tasks of a model that no engine has taken yet; 0 where no engine has ever asked. Raises
+    BusUnavailable."""
+    durable = subjects.tasks_durable(model_key)
+    info = await bus.api(f"CONSUMER.INFO.{subjects.TASKS_STREAM}.{durable}")
+    return int(info.get("num_pending", 0))

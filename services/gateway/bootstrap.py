@@ -22,6 +22,7 @@ from services.gateway.counting import COUNTED_OF_PATH, CountingRoutes, TokenCoun
 from services.gateway.engines import Engines
 from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
 from services.gateway.info import InfoRoutes
+from services.gateway.metrics import MetricsRoute
 from services.gateway.models import ServedModel
 from services.gateway.predict import PredictRoute
 from services.gateway.readiness import install_readiness
@@ -74,6 +75,8 @@ def create_app(
     )
     _add_counting_routes(app, CountingRoutes(counter, settings))
     _add_info_routes(app, InfoRoutes(model, engines, settings))
+    metrics = MetricsRoute(bus, engines, hub, settings)
+    app.router.add_route("/metrics", metrics.metrics, methods=["GET"])
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
     _add_predict_routes(app, settings)
     install_static(app, settings.static_dir)

@@ -6,15 +6,23 @@ from typing import TypeVar
 from schemas import codec, subjects
 from schemas.errors import RequestError, SchemaError
 from schemas.lifecycle import LOADED, EnginePresence
-from schemas.rpc import DescribeSlots, SlotDescription, SlotsDescription
+from schemas.rpc import (
+    DescribeMetrics,
+    DescribeSlots,
+    MetricsDescription,
+    SlotDescription,
+    SlotsDescription,
+)
 from schemas.struct import Message
 from services.bus.connection import Bus
-from services.bus.errors import BusUnavailable
+from services.bus.errors import BusUnavailable, NoResponder, RpcTimeout
 from services.bus.kv import Bucket
 from services.bus.rpc import ask
 from services.gateway import errors
 
 A = TypeVar("A", bound=Message)
+
+METRICS_TIMEOUT_S = 2.0
 
 QUESTION_RESERVE_BYTES = 64 * 1024
 """What a question holds beside the client's JSON, at most."""
@@ -50,6 +58,26 @@ class Engines:
         engines = await self._present()
         asked = [self._slots_of(presence.engine) for presence in engines]
         return [found.slots for found in await asyncio.gather(*asked)]
+
+    async def metrics(self) -> tuple[MetricsDescription, ...]:
+        """What every loaded engine counted; one that does not answer in time is left out."""
+        engines = await self._present()
+        asked = [self._metrics_of(presence.engine) for presence in engines]
+        found = await asyncio.gather(*asked)
+        return tuple(one for one in found if one is not None)
+
+    async def _metrics_of(self, engine: str) -> MetricsDescription | None:
+        subject = subjects.engine_rpc(self._model_key, engine)
+        try:
+            return await ask(
+                self._bus,
+                subject,
+                DescribeMetrics(),
+                MetricsDescription,
+                timeout_s=METRICS_TIMEOUT_S,
+            )
+        except (NoResponder, RpcTimeout):
+            return None
 
     async def _slots_of(self, engine: str) -> SlotsDescription:
         subject = subjects.engine_rpc(self._model_key, engine)

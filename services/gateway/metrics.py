@@ -1,0 +1,48 @@
+"""GET /metrics: asks every engine, adds what this process knows, and shows it all as one."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from schemas.errors import RequestError
+from schemas.rpc import MetricsDescription
+from services.bus.connection import Bus
+from services.bus.tasks import queue_depth
+from services.gateway.config import GatewaySettings
+from services.gateway.engines import Engines
+from services.gateway.metrics_text import CONTENT_TYPE, Figures, render, windows
+from services.streams.hub import Hub
+
+NO_METRICS = "This server does not support metrics endpoint. Start it with `--metrics`"
+START_HEADER = "process-start-time-unix"
+
+
+class MetricsRoute:
+    """The handler. Rates are over the time since this gateway was asked last (llama-server)."""
+
+    def __init__(self, bus: Bus, engines: Engines, hub: Hub, settings: GatewaySettings) -> None:
+        self._bus = bus
+        self._engines = engines
+        self._hub = hub
+        self._settings = settings
+        self._last: dict[str, MetricsDescription] = {}
+
+    async def metrics(self, _request: Request) -> Response:
+        """Raises RequestError where it is off, BusUnavailable while there is no broker."""
+        if not self._settings.has_metrics:
+            raise RequestError.not_supported(NO_METRICS)
+        engines = await self._engines.metrics()
+        n_queued = await queue_depth(self._bus, self._settings.model_key)
+        window = windows(self._last, engines)
+        self._last = {engine.engine: engine for engine in engines}
+        figures = Figures(
+            engines=engines,
+            own=self._bus.counters.figures(),
+            window=window,
+            n_queued=n_queued,
+            n_subscribers=sum(tape.n_readers for tape in self._hub.running()),
+        )
+        started_at_s = min((engine.started_at_s for engine in engines), default=0)
+        return Response(
+            render(figures),
+            headers={START_HEADER: str(started_at_s), "content-type": CONTENT_TYPE},
+        )
