@@ -43,7 +43,7 @@ class Parameters(Message, frozen=True, kw_only=True):
 
     head: parts, a KEY among them. notation: of values: RAW (strings as they are, other values as
     JSON), JSON, PYTHON, or ELEMENTS (nested tags under `namespace`). types: JSON type → the word of
-    a TYPE part.
+    a TYPE part. has_cdata: a string may stand between `<![CDATA[` and `]]>`.
     """
 
     head: tuple[Part, ...]
@@ -52,6 +52,7 @@ class Parameters(Message, frozen=True, kw_only=True):
     notation: str = RAW
     types: dict[str, str] = {}
     namespace: str = ""
+    has_cdata: bool = False
 
 
 class Calls(Message, frozen=True, kw_only=True):

@@ -18,9 +18,13 @@ from typing import Any, cast
 from jinja2 import Template, TemplateError
 
 from schemas.errors import RequestError
+from schemas.output_format import OutputFormat
 from services.engine.chat_request import ChatRequest, read_chat
 from services.engine.errors import TemplateUnusable
 from services.engine.messages import JsonObject, for_template, text_of
+from services.engine.output_format.derive import Derived, derive
+from services.engine.output_format.generic import with_instructions
+from services.engine.output_format.history import opening, reopening, with_thoughts
 from services.engine.sandbox import ChatEnvironment, clock_of, render_bounded
 from services.engine.template_bounds import budget
 from services.engine.template_caps import Caps, preserve_reasoning, probe, reasoning_effort
@@ -33,9 +37,9 @@ CHATML = """\
 {{ '<|im_start|>assistant\\n' -}}
 {% endif %}
 """
-_THINK = re.compile(r"[<\[][^\s<>\[\]]*think[^\s<>\[\]]*[>\]]\s*$", re.IGNORECASE)
 _MAY_THINK = re.compile(r"[<|\[]\w*think", re.IGNORECASE)
-_THOUGHT, _SAID = "REASONING_MARKER", "CONTENT_MARKER"
+
+HAS_CHANNELS = "<|channel|>"
 
 RenderNamed = Callable[[str, list[tuple[str, str]], bool], str | None]
 """llama.cpp's rendering: template, (role, text) pairs, opens_answer → prompt; None: unknown."""
@@ -44,11 +48,22 @@ RenderNamed = Callable[[str, list[tuple[str, str]], bool], str | None]
 @dataclass(frozen=True, kw_only=True)
 class Rendered:
     """A prompt. generation_prompt: its end, with which the answer begins. is_continuation: the
-    prompt ends with the beginning of the answer, taken from the last message."""
+    prompt ends with the beginning of the answer, taken from the last message. chat, known: what was
+    asked, and what the model writes; None for llama.cpp's own renderings. answer: the end of the
+    prompt that belongs to the answer."""
 
     prompt: str
     generation_prompt: str = ""
     is_continuation: bool = False
+    chat: ChatRequest | None = None
+    known: OutputFormat | None = None
+    answer: str = ""
+
+    @property
+    def think_tags(self) -> tuple[str, str] | None:
+        """What the model writes before and after thoughts, None where it has none."""
+        known = self.known
+        return (known.thought_start, known.thought_end) if known and known.thought_end else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,22 +90,40 @@ class JinjaTemplate:
 
     def apply(self, chat: ChatRequest, created_at_ms: int) -> Rendered:
         """The prompt of a chat. Raises RequestError when the template refuses or fails."""
-        turns, answer = chat.turns_and_answer()
-        messages = for_template(turns, self.caps, keeps_developer="<|channel|>" in self.source)
-        variables = self._variables(chat, created_at_ms) | {"messages": messages}
+        turns, begun = chat.turns_and_answer()
+        variables = self._variables(chat, created_at_ms) | {"messages": self._shaped(turns, chat)}
+        known = self.derived.format
         with budget():
             closed = self._render(variables)
             opened = self._render(variables | {"add_generation_prompt": True})
-        generation_prompt = opened[_common_prefix(closed, opened) :]
-        if answer is not None:
-            generation_prompt = self._reopened(generation_prompt, answer, chat)
-            return Rendered(
-                prompt=closed + generation_prompt,
-                generation_prompt=generation_prompt,
-                is_continuation=True,
+        start = opening(known, opened[_common_prefix(closed, opened) :])
+        if begun is not None:
+            start = reopening(
+                known,
+                start.text,
+                thoughts=begun.get("reasoning_content", ""),
+                content=text_of(begun),
+                is_thinking=chat.continues_reasoning,
             )
-        prompt = opened if chat.add_generation_prompt else closed
-        return Rendered(prompt=prompt, generation_prompt=generation_prompt)
+            opened = closed + start.text
+        return Rendered(
+            prompt=opened if chat.add_generation_prompt or begun is not None else closed,
+            generation_prompt=start.text,
+            is_continuation=begun is not None,
+            chat=chat,
+            known=known,
+            answer=start.answer,
+        )
+
+    def _shaped(self, messages: list[JsonObject], chat: ChatRequest) -> list[JsonObject]:
+        """The messages as this template takes them."""
+        if chat.tools and chat.tool_choice != "none" and self.derived.format.calls is None:
+            messages = with_instructions(messages, chat.tools)
+        shaped = for_template(messages, self.caps, keeps_developer=HAS_CHANNELS in self.source)
+        shaped = with_thoughts(shaped, self.derived.thought_field)
+        if HAS_CHANNELS in self.source:
+            shaped = [_thoughts_or_content(message) for message in shaped]
+        return shaped
 
     def _variables(self, chat: ChatRequest, created_at_ms: int) -> JsonObject:
         now = clock_of(created_at_ms)
@@ -108,29 +141,25 @@ class JinjaTemplate:
         return variables | _reasoning_variables(variables)
 
     @cached_property
-    def _think_tags(self) -> tuple[str, str] | None:
-        """What this template writes before and after thoughts, found by rendering some."""
-        asked = {"role": "user", "content": "?"}
-        answer = {"role": "assistant", "content": _SAID, "reasoning_content": _THOUGHT}
-        now = clock_of(0)
-        variables: JsonObject = {
-            "strftime_now": now,
-            "messages": [asked, answer],
-            "enable_thinking": True,
-        }
+    def derived(self) -> Derived:
+        """What its model writes. Renders some tens of sample chats the first time (30–100 ms)."""
+        with budget():
+            return derive(self.source, self._sample, self._sampled)
+
+    def _sample(self, variables: JsonObject) -> str | None:
+        common: JsonObject = {"bos_token": self._tokens.bos, "eos_token": self._tokens.eos}
+        common["strftime_now"] = clock_of(0)
         try:
-            text = render_bounded(self._template, variables)
+            return render_bounded(self._template, common | variables)
         except Exception:  # a template may fail in any way that Python can
-            text = ""
-        before, _, after = text.partition(_THOUGHT)
-        found = _THINK.search(before)
-        if found and _SAID in after:
-            return found.group(), after.partition(_SAID)[0]
-        return ("<think>", "</think>") if "<think>" in self.source else None
+            return None
+
+    def _sampled(self, messages: list[JsonObject]) -> list[JsonObject]:
+        return for_template(messages, self.caps, keeps_developer=True)
 
     @property
     def _thinks(self) -> bool:
-        return self._think_tags is not None or _MAY_THINK.search(self.source) is not None
+        return bool(self.derived.format.thought_end) or _MAY_THINK.search(self.source) is not None
 
     def _render(self, variables: JsonObject) -> str:
         try:
@@ -148,15 +177,6 @@ class JinjaTemplate:
         if self._tokens.adds_eos and self._tokens.eos:
             text = text.removesuffix(self._tokens.eos)
         return text
-
-    def _reopened(self, generation_prompt: str, answer: JsonObject, chat: ChatRequest) -> str:
-        """The beginning of the answer, up to where the model goes on."""
-        text = generation_prompt
-        if self._think_tags is not None:
-            start, end = self._think_tags
-            text = text.partition(start.strip())[0] + start + answer.get("reasoning_content", "")
-            text += "" if chat.continues_reasoning else end
-        return text if chat.continues_reasoning else text + text_of(answer)
 
 
 class NamedTemplate:
@@ -232,6 +252,12 @@ class Templates:
         parts = (kind, self._default.source, tool_use, str(self._prefill_assistant) + kwargs)
         return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
+    def warm_up(self) -> None:
+        """Find out now what the models of these templates write, and not in the first request."""
+        for template in (self._default, self._tool_use):
+            if isinstance(template, JinjaTemplate):
+                _ = template.derived
+
     def apply(self, body: JsonObject, created_at_ms: int) -> Rendered:
         """Render the `messages` of a request. Blocks (see above). Raises RequestError."""
         given = body.get("chat_template_kwargs")
@@ -241,6 +267,13 @@ class Templates:
         chat = read_chat(body, prefill_assistant=self._prefill_assistant)
         template = self._tool_use if chat.tools and self._tool_use else self._default
         return template.apply(chat, created_at_ms)
+
+
+def _thoughts_or_content(message: JsonObject) -> JsonObject:
+    """Templates with channels take no content beside thoughts in a message that calls tools."""
+    if not (message.get("tool_calls") and message.get("reasoning_content")):
+        return message
+    return {name: value for name, value in message.items() if name != "content"}
 
 
 def _lenient(source: str, tokens: TokenNames) -> JinjaTemplate | None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from schemas.output_format import ID, NAME, TEXT, Calls, OutputFormat, Part
+from schemas.output_format import ARGUMENTS, ID, NAME, RAW, TEXT, Calls, OutputFormat, Part
 from services.engine.messages import JsonObject
 from services.engine.output_format.calls import calls_of
 from services.engine.output_format.samples import Render, Samples
@@ -41,28 +41,31 @@ def derive(
         content_starts=(content,) if content else (),
         content_end=content_end,
         turns=(turn,) if turn else (),
-        has_many_thoughts=bool(turn),
-        calls=None if calls is None else _with_variants(calls),
+        has_many_thoughts=bool(turn) or _is_special(thoughts.start),
+        calls=None if calls is None else _with_variants(calls, source),
     )
     return Derived(special_for(source, found), thoughts.field)
 
 
-def _with_variants(calls: Calls) -> Calls:
+def _is_special(marker: str) -> bool:
+    """Whether a marker looks like a control token, which nobody writes as text."""
+    return any(sign in marker for sign in ("<|", "|>", "<｜"))
+
+
+def _with_variants(calls: Calls, source: str) -> Calls:
     """The pattern, and what models also write: no outer tag in front of the inner one, no id."""
     pattern = calls.patterns[0]
     others = (_without_outer_tag(calls), _without_id(pattern))
+    how = calls.parameters
+    is_tagged = how is not None and how.notation == RAW
+    opening = calls.start + pattern[0].text
+    has_arguments = any(part.kind == ARGUMENTS for part in pattern)
     return replace(
         calls,
         patterns=(pattern, *(other for other in others if other)),
-        cuts_thoughts=calls.parameters is not None
-        or "<|" in _opening(calls)
-        or "<｜" in _opening(calls),
+        cuts_thoughts=is_tagged or (has_arguments and _is_special(opening)),
+        parameters=None if how is None else replace(how, has_cdata="<![CDATA[" in source),
     )
-
-
-def _opening(calls: Calls) -> str:
-    first = calls.patterns[0][0]
-    return calls.start + (first.text if first.kind == TEXT else "")
 
 
 def _without_outer_tag(calls: Calls) -> tuple[Part, ...]:

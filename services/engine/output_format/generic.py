@@ -2,6 +2,7 @@
 
 import json
 
+from schemas.errors import RequestError
 from services.engine.messages import JsonObject, text_of
 
 _HOW = """\
@@ -15,8 +16,14 @@ When no function is of use, answer in plain text."""
 
 
 def with_instructions(messages: list[JsonObject], tools: list[JsonObject]) -> list[JsonObject]:
-    """The messages with what the model must know to call functions, in front of what it is told."""
-    lines = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
+    """The messages with what the model must know to call functions, in front of what it is told.
+
+    Raises RequestError for tools that are nested too deeply.
+    """
+    try:
+        lines = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
+    except RecursionError as error:
+        raise RequestError.invalid("the tools are nested too deeply", "tools") from error
     text = _HOW.format(tools=lines)
     if messages and messages[0]["role"] == "system":
         first = messages[0] | {"content": f"{text_of(messages[0])}\n\n{text}"}

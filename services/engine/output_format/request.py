@@ -75,6 +75,8 @@ def prefix_in(known: OutputFormat, generation_prompt: str) -> str:
 
 def _place(text: str, word: str) -> int:
     at = text.find(word)
+    if word[0].isalnum():
+        return at
     for n in range(len(word) - 1, 0, -1):
         if at < 0 and text.endswith(word[:n]):
             return len(text) - n
@@ -151,7 +153,7 @@ def _type_of(value: object) -> str:
 
 def _target(reference: str, root: JsonObject) -> object:
     """The part of the schema that a local reference names."""
-    found: object = root
+    found: Any = root
     for key in reference.removeprefix("#").strip("/").split("/"):
-        found = cast("JsonObject", found).get(key) if isinstance(found, dict) else None
+        found = found.get(key) if isinstance(found, dict) else None
     return found

@@ -1,5 +1,6 @@
 """Sample chats that a template is made to render, and what it writes for the assistant's turn."""
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -123,7 +124,7 @@ def _with_thoughts(answer: JsonObject, field: str) -> JsonObject:
 
 
 def _call(call: SampleCall, id_suffix: str) -> JsonObject:
-    function = {"name": call.name, "arguments": call.arguments}
+    function = {"name": call.name, "arguments": json.dumps(call.arguments)}
     return {"id": call.id + id_suffix, "type": "function", "function": function}
 
 

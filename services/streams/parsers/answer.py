@@ -97,8 +97,6 @@ class AnswerParser:
         self._reader.release()
         if opener == self._format.thought_start:
             yield from self._thoughts(read)
-        elif opener == self._format.thought_end:
-            self._raw(read)
         elif opener in self._format.content_starts:
             yield from self._content(keeps_start=False)
         return True
@@ -159,7 +157,7 @@ class AnswerParser:
     def _content(self, *, keeps_start: bool) -> Reading[None]:
         put = self._held = Trimmed(self._sink.content, keeps_start=keeps_start)
         own = self._format
-        more = (own.thought_start,) if own.has_many_thoughts else ()
+        more = (own.thought_start, own.thought_end) if own.has_many_thoughts else ()
         stops = [stop for stop in (own.content_end, *own.turns, *more, *self._call_starts) if stop]
         while True:
             found = yield from text_until(self._reader, stops, put.add)

@@ -1,5 +1,6 @@
 """Tool calls in the text of an answer, read by the patterns of its description."""
 
+import re
 from collections.abc import Mapping
 
 from schemas import output_format as fmt
@@ -16,6 +17,7 @@ from services.streams.parsers.words import digits, word_before
 MAX_SKIPPED = 200
 """Characters that an ANY part may stand for."""
 MIN_TAG = 3
+_PIECE = re.compile(r"<[^<>]*>|\w+|[^\w\s]")
 
 
 class CallsReader:
@@ -81,6 +83,8 @@ class CallsReader:
                 case fmt.TEXT:
                     yield from self._text(part.text, call)
                 case fmt.NAME:
+                    if not number:
+                        yield from self._reader.skip_space()
                     call.name = yield from word_before(self._reader, self._following(rest))
                     _ = call.tool
                 case fmt.ID:
@@ -112,8 +116,8 @@ class CallsReader:
 
     def _lenient(self, text: str) -> Reading[None]:
         """Read a closing text, or what the model wrote of it."""
-        for word in words_of(text):
-            yield from literal(self._reader, word)
+        for piece in _PIECE.findall(text):
+            yield from literal(self._reader, piece)
 
     def _skip(self, rest: tuple[Part, ...]) -> Reading[None]:
         skipped: list[str] = []

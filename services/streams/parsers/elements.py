@@ -53,18 +53,31 @@ def _is_nested(reader: Reader, namespace: str) -> Reading[bool]:
 def _nested(
     reader: Reader, namespace: str, tag: str, shape: Shape, put: Put, depth: int
 ) -> Reading[None]:
-    is_array = shape.types == ("array",)
+    name = yield from _opened(reader, namespace)
+    is_array = _is_array(shape, name)
     put("[" if is_array else "{")
-    is_first = True
-    while (yield from _is_nested(reader, namespace)):
-        yield from literal(reader, f"{namespace}<")
-        name = yield from word_before(reader, (">",))
-        yield from literal(reader, ">")
-        put("" if is_first else ", ")
+    while True:
         put("" if is_array else f'"{escaped(name)}": ')
         inner = shape.items if is_array else shape.properties.get(name)
         yield from element_value(reader, namespace, name, inner or UNKNOWN, put, depth + 1)
-        is_first = False
+        if not (yield from _is_nested(reader, namespace)):
+            break
+        name = yield from _opened(reader, namespace)
+        put(", ")
     if not (yield from literal(reader, f"{namespace}</{tag}>")):
         raise Mismatch
     put("]" if is_array else "}")
+
+
+def _opened(reader: Reader, namespace: str) -> Reading[str]:
+    """Read an opening tag: its name."""
+    yield from literal(reader, f"{namespace}<")
+    name = yield from word_before(reader, (">",))
+    yield from literal(reader, ">")
+    return name
+
+
+def _is_array(shape: Shape, first: str) -> bool:
+    if first != ITEM or first in shape.properties:
+        return shape.types == ("array",)
+    return not shape.types or "array" in shape.types

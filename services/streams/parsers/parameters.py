@@ -12,6 +12,7 @@ from services.streams.parsers.values import escaped, from_text, value
 from services.streams.parsers.words import word_before
 
 UNKNOWN = Shape()
+CDATA = ("<![CDATA[", "]]>")
 
 
 def parameters(
@@ -25,7 +26,7 @@ def parameters(
         start = reader.mark()
         if not is_first and how.separator.strip():
             yield from literal(reader, how.separator)
-        head = yield from _head(reader, how)
+        head = yield from _head_if_any(reader, how)
         if head is None:
             reader.reset(start)
             break
@@ -37,17 +38,26 @@ def parameters(
     call.put("}")
 
 
+def _head_if_any(reader: Reader, how: Parameters) -> Reading[tuple[str, str] | None]:
+    try:
+        return (yield from _head(reader, how))
+    except Mismatch:
+        return None
+
+
 def _head(reader: Reader, how: Parameters) -> Reading[tuple[str, str] | None]:
     """Read up to the value: the key, and the word for its type. None: no parameter begins here."""
     key = word = ""
     for number, part in enumerate(how.head):
         if part.kind == KEY:
+            if not number:
+                yield from reader.skip_space()
             key = yield from word_before(reader, _texts(how, number + 1))
         elif part.kind == TYPE:
             word = yield from word_before(reader, _texts(how, number + 1))
         elif not (yield from literal(reader, part.text)):
             return None
-    return (key, word) if key else None
+    return None if key.startswith("/") else (key, word)
 
 
 def _texts(how: Parameters, number: int) -> tuple[str, ...]:
@@ -93,6 +103,8 @@ class _RawValue:
         yield from self._skip_line_break()
         if self._is_text:
             self._call.put('"')
+        if self._how.has_cdata and (yield from literal(self._reader, CDATA[0])):
+            yield from self._until(CDATA[1])
         yield from self._until_tail()
         if self._is_text:
             self._call.put('"')
@@ -104,6 +116,12 @@ class _RawValue:
         before = self._how.head[-1].text
         if before.endswith("\n") and (yield from self._reader.peek()) == "\n":
             self._reader.pos += 1
+
+    def _until(self, marker: str) -> Reading[None]:
+        found = yield from text_until(self._reader, (marker,), self._take)
+        if found is None:
+            raise Mismatch
+        self._reader.pos = found.end
 
     def _until_tail(self) -> Reading[None]:
         tail = self._how.tail.strip()

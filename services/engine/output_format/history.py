@@ -1,0 +1,63 @@
+"""Earlier turns and the beginning of an answer, written as the model itself would. Pure."""
+
+from typing import NamedTuple
+
+from schemas.output_format import OutputFormat
+from services.engine.messages import JsonObject
+from services.engine.output_format.request import prefix_in
+
+
+def with_thoughts(messages: list[JsonObject], field: str) -> list[JsonObject]:
+    """Thoughts where the template reads them: a field of its own, or parts of the content."""
+    if field in ("", "reasoning_content"):
+        return messages
+    return [_moved(message, field) for message in messages]
+
+
+def _moved(message: JsonObject, field: str) -> JsonObject:
+    thoughts = message.get("reasoning_content")
+    if field != "parts":
+        return message | {field: thoughts} if thoughts else message
+    if message["role"] not in ("assistant", "system"):
+        return message
+    parts: list[JsonObject] = [{"type": "thinking", "thinking": thoughts}] if thoughts else []
+    content = message["content"]
+    if isinstance(content, str):
+        parts += [{"type": "text", "text": content}] if content or not parts else []
+    else:
+        parts += content
+    return {name: item for name, item in message.items() if name != "reasoning_content"} | {
+        "content": parts
+    }
+
+
+class Opening(NamedTuple):
+    """What stands between the turns and the model's own words. answer: the part that is its answer."""
+
+    turn: str
+    answer: str
+
+    @property
+    def text(self) -> str:
+        return self.turn + self.answer
+
+
+def opening(known: OutputFormat, generation_prompt: str) -> Opening:
+    """What opens a new answer."""
+    answer = prefix_in(known, generation_prompt)
+    return Opening(generation_prompt.removesuffix(answer), answer)
+
+
+def reopening(
+    known: OutputFormat, generation_prompt: str, *, thoughts: str, content: str, is_thinking: bool
+) -> Opening:
+    """What opens an answer that was begun: up to its thoughts, or up to its content."""
+    turn = opening(known, generation_prompt).turn
+    before_content = known.content_starts[0] if known.content_starts else ""
+    if not known.thought_end:
+        return Opening(turn, before_content + content)
+    answer = known.thought_start + thoughts
+    if is_thinking:
+        return Opening(turn, answer)
+    next_part = known.turns[0] if known.turns and known.has_many_thoughts else ""
+    return Opening(turn, answer + known.thought_end + next_part + before_content + content)
