@@ -1,0 +1,173 @@
+"""What one choice may say next. Single-threaded."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from services.engine.grammar.automaton import Automaton, State
+from services.engine.grammar.errors import TokenRefused
+from services.engine.grammar.gbnf import parse
+from services.engine.grammar.program import Program
+from services.engine.grammar.tokens import Ids, TokenTable
+
+WORK_AT_ONCE = 400_000
+"""Most stacks that one choice may have looked at in a step: about half a second."""
+WORK_PER_TOKEN = 20_000
+"""What a choice may use in the long run, per token."""
+MAX_CACHED_LISTS = 128
+MAX_CACHED_GRAMMARS = 32
+T = TypeVar("T")
+
+
+class Grammar:
+    """A grammar that the choices of a decoder share, with what they found out about it."""
+
+    def __init__(self, program: Program, table: TokenTable) -> None:
+        self.table = table
+        self._program = program
+        self._automaton = Automaton(program)
+        self._lists: OrderedDict[State, Ids] = OrderedDict()
+
+    @property
+    def automaton(self) -> Automaton:
+        """The one to go on with: a fresh one when the last has kept too much."""
+        if self._automaton.is_full:
+            self._automaton = Automaton(self._program)
+            self._lists.clear()
+        return self._automaton
+
+    def of_text(self, automaton: Automaton, state: State) -> Ids:
+        """See TokenTable.of_text; the last answers are kept. Raises GrammarTooComplex."""
+        found = self._lists.get(state)
+        if found is None:
+            found = self._lists[state] = self.table.of_text(automaton, state)
+            if len(self._lists) > MAX_CACHED_LISTS:
+                self._lists.popitem(last=False)
+        else:
+            self._lists.move_to_end(state)
+        return found
+
+
+class Grammars:
+    """The grammars of a decoder, the last used ones kept. make_table: called once, when needed."""
+
+    def __init__(
+        self, make_table: Callable[[], TokenTable], find_token: Callable[[str], int | None]
+    ) -> None:
+        self._make_table = make_table
+        self._find_token = find_token
+        self._table: TokenTable | None = None
+        self._grammars: OrderedDict[str, Grammar] = OrderedDict()
+
+    def get(self, text: str) -> Grammar:
+        """Raises GrammarError."""
+        found = self._grammars.pop(text, None)
+        if found is None:
+            if self._table is None:
+                self._table = self._make_table()
+            found = Grammar(parse(text, self._find_token), self._table)
+            if len(self._grammars) >= MAX_CACHED_GRAMMARS:
+                self._grammars.popitem(last=False)
+        self._grammars[text] = found
+        return found
+
+
+class Constraint:
+    """Follows a grammar through one choice's tokens.
+
+    hidden: tokens whose text is never shown, so that it cannot count as text; the grammar may still
+    name them. All calls raise GrammarTooComplex when this choice has used up its share of work.
+    """
+
+    def __init__(self, grammar: Grammar, hidden: Collection[int] = ()) -> None:
+        self._grammar = grammar
+        self._automaton = grammar.automaton
+        self._state = self._automaton.start
+        self._hidden = frozenset(hidden)
+        self._is_shown = _shown(grammar.table.n_vocab, self._hidden)
+        self._work = WORK_AT_ONCE
+
+    @property
+    def can_end(self) -> bool:
+        """Whether the text so far is complete."""
+        return self._state.can_end
+
+    def allows(self, token: int) -> bool:
+        """Whether a token may come next."""
+        return self._metered(lambda: self._may_follow(token))
+
+    def allowed(self) -> Ids:
+        """All tokens that may come next, ascending."""
+        return self._metered(self._find_allowed)
+
+    def accept(self, token: int) -> None:
+        """Take a token. Raises TokenRefused."""
+        self._work = min(self._work + WORK_PER_TOKEN, WORK_AT_ONCE)
+        if not self.allows(token):
+            raise TokenRefused(f"the grammar does not allow token {token} here")
+        if token in self._grammar.table.end_ids:
+            return
+        after = self._metered(lambda: self._after(token))
+        if after is not None:
+            self._state = after
+        self._move_on()
+
+    def accept_text(self, data: bytes) -> None:
+        """Take bytes that came before the grammar began to count. Raises TokenRefused."""
+        after = self._metered(lambda: self._automaton.feed(self._state, data))
+        if after is None:
+            raise TokenRefused("the text does not fit the grammar")
+        self._state = after
+
+    def _metered(self, work: Callable[[], T]) -> T:
+        """Do something with the automaton on this choice's account."""
+        automaton = self._automaton
+        before = automaton.work
+        automaton.limit = before + self._work
+        try:
+            return work()
+        finally:
+            self._work -= automaton.work - before
+
+    def _may_follow(self, token: int) -> bool:
+        if token in self._grammar.table.end_ids:
+            return self._state.can_end
+        return self._after(token) is not None
+
+    def _after(self, token: int) -> State | None:
+        """The state after a token that is no end."""
+        automaton, piece = self._automaton, self._grammar.table.pieces[token]
+        by_text = None
+        if token not in self._hidden and piece and 0 not in piece:
+            by_text = automaton.feed(self._state, piece)
+        if not automaton.program.has_tokens:
+            return by_text
+        by_name = automaton.step_token(self._state, token)
+        if by_text is None or by_name is None:
+            return by_text or by_name
+        return automaton.union(by_text, by_name)
+
+    def _find_allowed(self) -> Ids:
+        table, automaton = self._grammar.table, self._automaton
+        ids = self._grammar.of_text(automaton, self._state)
+        shown = ids[self._is_shown[ids]]
+        named = table.named(automaton, self._state)
+        ends = sorted(table.end_ids) if self._state.can_end else []
+        return np.unique(np.concatenate([shown, named, np.array(ends, dtype=np.int32)]))
+
+    def _move_on(self) -> None:
+        """Change to the grammar's newest automaton, so that a full one can go."""
+        newest = self._grammar.automaton
+        if newest is not self._automaton:
+            newest.limit = newest.work + WORK_AT_ONCE
+            self._state = newest.adopt(self._state, self._automaton)
+            self._automaton = newest
+
+
+def _shown(n_vocab: int, hidden: Collection[int]) -> npt.NDArray[np.bool_]:
+    flags = np.ones(n_vocab, dtype=np.bool_)
+    flags[list(hidden)] = False
+    return flags
