@@ -179,6 +179,25 @@ class MetricsDescription(TaggedMessage, frozen=True, kw_only=True, tag="metrics_
     bus: BusFigures
 
 
+class ControlGeneration(TaggedMessage, frozen=True, kw_only=True, tag="control_generation"):
+    """Order something of a running generation. action: reasoning_end (stop thinking, answer now).
+
+    caller: key id of who orders it; only its own generations are known to it.
+    """
+
+    generation_id: str
+    action: str
+    caller: str = ""
+
+
+class ControlTaken(TaggedMessage, frozen=True, kw_only=True, tag="control_taken"):
+    """What an engine says to an order. is_known: it runs that generation. message: why it did not
+    obey, empty if it did."""
+
+    is_known: bool
+    message: str = ""
+
+
 class StartEngine(TaggedMessage, frozen=True, kw_only=True, tag="start_engine"):
     """Order to an engine host: run an engine. env: its flags as environment variables."""
 
@@ -206,6 +225,7 @@ EngineQuestion = (
     | DescribeModel
     | DescribeSlots
     | DescribeMetrics
+    | ControlGeneration
 )
 EngineAnswer = (
     Prepared
@@ -215,6 +235,7 @@ EngineAnswer = (
     | ModelDescription
     | SlotsDescription
     | MetricsDescription
+    | ControlTaken
     | Refusal
 )
 HostOrder = StartEngine | StopEngine

@@ -12,11 +12,12 @@ from services.bus.connection import Bus, Subscription, unsubscribe
 from services.bus.rpc import serve
 from services.bus.tasks import TaskQueue, on_poke
 from services.engine.config import EngineSettings
+from services.engine.control import TAKEN, judge
 from services.engine.decoder_process import DecoderEvents, DecoderProcess
 from services.engine.errors import EngineError
 from services.engine.meter import Meter
 from services.engine.presence import Presence
-from services.engine.protocol import Output, Ready, SlotsStarted
+from services.engine.protocol import Control, Output, Ready, SlotsStarted
 from services.engine.questions import Questions, load_questions
 from services.engine.runner import Runner
 from services.engine.slots_view import SlotsView
@@ -130,12 +131,21 @@ class Front:
             return rpc.SlotsDescription(engine=self._settings.engine, slots=self._slots.describe())
         if isinstance(question, rpc.DescribeMetrics):
             return self._meter.describe(self._settings.engine, self._bus.counters.figures())
-        if isinstance(question, rpc.Prepare) and not self._decoder.is_ready:
+        if isinstance(question, rpc.ControlGeneration):
+            return self._control(question)
+        if isinstance(question, rpc.Prepare) and not self._was_ready:
             raise RequestError.unavailable("Loading model")
         assert self._questions is not None, "questions are served once they are loaded"
         return await self._questions.answer(question)
 
     async def _watch_decoder(self) -> None:
+    def _control(self, order: rpc.ControlGeneration) -> rpc.ControlTaken:
+        runs = {} if self._runner is None else self._runner.runs
+        found = judge(runs.get(order.generation_id), order.caller)
+        if found is TAKEN:
+            self._decoder.send(Control(generation_id=order.generation_id, action=order.action))
+        return found
+
         while True:
             await asyncio.sleep(WATCH_S)
             self._decoder.check(is_busy=self._runner is not None and bool(self._runner.runs))

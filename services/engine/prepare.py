@@ -29,6 +29,7 @@ from services.engine.config import EngineSettings
 from services.engine.open_model import AnyVocabulary
 from services.engine.params import resolve
 from services.engine.prompts import PromptReader, check_ids, mixed_ids
+from services.engine.reasoning import with_reasoning
 from services.engine.templates import Rendered, Templates
 
 INLINE_BYTES = 2048
@@ -117,6 +118,14 @@ class Preparer:
                 "send fewer prompts or ask for fewer completions",
                 "prompt" if len(prompts) > 1 else "n_cmpl",
             )
+        sampling = with_reasoning(
+            params.sampling,
+            body,
+            self._vocabulary,
+            tags=None if rendered is None else _think_tags(rendered),
+            generation_prompt="" if rendered is None else rendered.generation_prompt,
+        )
+        params = replace(params, sampling=sampling)
         if rendered is not None:
             params = replace(params, output=_chat_output(params.output, rendered))
         return Prepared(prompts=prompts, params=params, n_slots=n_slots, n_ctx=self._n_ctx)
@@ -168,6 +177,11 @@ def _json(data: bytes) -> object:
         return orjson.loads(data)
     except (orjson.JSONDecodeError, RecursionError) as error:
         raise RequestError.invalid(f"the request is not valid JSON: {error}") from error
+
+
+def _think_tags(rendered: Rendered) -> tuple[str, str] | None:
+    known = rendered.known
+    return None if known is None or not known.thought_end else (known.thought_start, known.thought_end)
 
 
 def _chat_output(output: Output, rendered: Rendered) -> Output:

@@ -42,21 +42,23 @@ def with_reasoning(
     with which the answer begins. Raises RequestError naming the property at fault.
     """
     start, ends = _tags(body) if tags is None else (tags[0].strip(), (tags[1].strip(),))
-    is_controlled = flag("reasoning_control", body.get("reasoning_control") or False)
+    sampling = replace(
+        sampling,
+        reasoning_budget_tokens=_budget(body, sampling),
+        reasoning_control=flag("reasoning_control", body.get("reasoning_control") or False),
+    )
     message = _text(body, _MESSAGE)
     message = sampling.reasoning_budget_message if message is None else message
     end_ids = tuple(ids for end in ends if (ids := _ids(end, vocabulary)))
     if not start or not end_ids:
-        return replace(sampling, reasoning_budget_tokens=_budget(body, sampling))
+        return sampling
     return replace(
         sampling,
-        reasoning_budget_tokens=_budget(body, sampling),
         reasoning_budget_start=_ids(start, vocabulary),
         reasoning_budget_ends=end_ids,
         reasoning_budget_forced=_ids(message, vocabulary) + end_ids[0],
         reasoning_budget_prefill=_prefill(generation_prompt, vocabulary),
         reasoning_budget_message=message,
-        reasoning_control=is_controlled,
     )
 
 

@@ -13,7 +13,15 @@ from services.bus.log import LogWriter
 from services.bus.tasks import Delivery
 from services.engine.jobs import n_choices
 from services.engine.outbox import Outbox, finished_event, halves, started_event
-from services.engine.protocol import Broken, Emitted, Ended, Output, PromptProgress, SlotsStarted
+from services.engine.protocol import (
+    Broken,
+    Emitted,
+    Ended,
+    Output,
+    PromptProgress,
+    ReasoningEnded,
+    SlotsStarted,
+)
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +97,8 @@ class Run:
         match output:
             case Emitted():
                 self._outbox.add_token(output)
+            case ReasoningEnded():
+                self._outbox.add_controlled(output)
             case Ended():
                 self._ends[output.end.choice] = output.end
                 self._outbox.add_end(output)

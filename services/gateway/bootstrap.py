@@ -18,6 +18,7 @@ from services.gateway.admission import Admission
 from services.gateway.answer import Answers
 from services.gateway.cancellation import LogEnder
 from services.gateway.config import GatewaySettings
+from services.gateway.controlling import ControlRoutes
 from services.gateway.counting import COUNTED_OF_PATH, CountingRoutes, TokenCounter
 from services.gateway.engines import Engines
 from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
@@ -74,6 +75,8 @@ def create_app(
         app, ResponsesRoutes(admission, answers, stored, counter, ender, settings)
     )
     _add_counting_routes(app, CountingRoutes(counter, settings))
+    control = ControlRoutes(engines, conversations, settings).control
+    app.router.add_route("/v1/chat/completions/control", control, methods=["POST"])
     _add_info_routes(app, InfoRoutes(model, engines, settings))
     metrics = MetricsRoute(bus, engines, hub, settings)
     app.router.add_route("/metrics", metrics.metrics, methods=["GET"])

@@ -7,6 +7,8 @@ from schemas import codec, subjects
 from schemas.errors import RequestError, SchemaError
 from schemas.lifecycle import LOADED, EnginePresence
 from schemas.rpc import (
+    ControlGeneration,
+    ControlTaken,
     DescribeMetrics,
     DescribeSlots,
     MetricsDescription,
@@ -80,6 +82,19 @@ class Engines:
             return None
 
     async def _slots_of(self, engine: str) -> SlotsDescription:
+    async def control(self, order: ControlGeneration) -> ControlTaken | None:
+        """Give an order to the engine that runs a generation; None if none of them does."""
+        asked = [self._order(presence.engine, order) for presence in await self._present()]
+        found = await asyncio.gather(*asked)
+        return next((taken for taken in found if taken is not None and taken.is_known), None)
+
+    async def _order(self, engine: str, order: ControlGeneration) -> ControlTaken | None:
+        subject = subjects.engine_rpc(self._model_key, engine)
+        try:
+            return await ask(self._bus, subject, order, ControlTaken, timeout_s=self._timeout_s)
+        except (NoResponder, RpcTimeout):
+            return None
+
         subject = subjects.engine_rpc(self._model_key, engine)
         question = DescribeSlots()
         return await ask(self._bus, subject, question, SlotsDescription, timeout_s=self._timeout_s)
