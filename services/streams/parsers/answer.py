@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from schemas.output_format import OutputFormat
 from services.streams.parsers.calls import CallsReader
+from services.streams.parsers.deltas import Delta
 from services.streams.parsers.errors import Mismatch
 from services.streams.parsers.markers import first_of, literal, text_until, words_of
 from services.streams.parsers.reader import Reader, Reading
 from services.streams.parsers.sink import Sink, Trimmed
-from services.streams.projections.message import Delta
 
 FIELD, IN_CONTENT, BOTH = "field", "content", "both"
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from schemas.output_format import NAME, Calls, Tool
+from services.streams.parsers.deltas import CallHead
 from services.streams.parsers.errors import Mismatch
 from services.streams.parsers.ids import call_id
 from services.streams.parsers.sink import Sink
-from services.streams.projections.message import CallHead
 
 
 class Call:

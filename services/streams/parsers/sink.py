@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from services.streams.projections.message import CALLS, CONTENT, THOUGHTS, CallHead, Delta
+from services.streams.parsers.deltas import CALLS, CONTENT, THOUGHTS, CallHead, Delta
 
 
 class Sink:
@@ -35,7 +35,8 @@ class Sink:
         if not delta.text:
             return
         last = self._deltas[-1] if self._deltas else None
-        if last is not None and (last.field, last.call) == (delta.field, delta.call):
+        is_same = last is not None and (last.field, last.call) == (delta.field, delta.call)
+        if last is not None and is_same and last.head is None:
             self._deltas[-1] = last._replace(text=last.text + delta.text)
         else:
             self._deltas.append(delta)

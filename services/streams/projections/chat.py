@@ -1,14 +1,20 @@
 """`POST /v1/chat/completions`: OpenAI's chat completions as llama-server writes them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from schemas.events import ChoiceEnd, Progress, Timings
-from services.streams.projections.choice import Choice, Piece
+from services.streams.projections.choice import Choice, Piece, joined
 from services.streams.projections.completion import final_logprobs, merge_choices, shared_fields
 from services.streams.projections.context import Context
 from services.streams.projections.dialect import Manners, logprobs_json
 from services.streams.projections.frames import DONE, data_frame, to_json
-from services.streams.projections.message import Delta, MessageParser, PlainText, message_of
+from services.streams.projections.message import (
+    CALLS,
+    Delta,
+    MessageParser,
+    delta_json,
+    message_of,
+)
 from services.streams.projections.native import final_json
 from services.streams.projections.shapes import (
     Json,
@@ -23,32 +29,39 @@ ROLE: Json = {"role": "assistant", "content": None}
 
 
 class Chat(Manners):
-    """Frames of `openai.chat`. new_parser: makes the parser of one choice's text."""
+    """Frames of `openai.chat`."""
 
     shows_ids = False
 
-    def __init__(
-        self, context: Context, new_parser: Callable[[], MessageParser] = PlainText
-    ) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._new_parser = new_parser
         self._parsers: dict[int, MessageParser] = {}
+        self._callers: set[int] = set()
+        self._unshown: dict[int, Piece] = {}
         self._heads: dict[tuple[int, str], bytes] = {}
         self._ends: list[ChoiceEnd] = []
         self._tail = b"}}],%b\n\n" % to_json(self._shared())[1:]
 
     def begin(self, choice: Choice) -> list[bytes]:
-        self._parsers[choice.index] = self._new_parser()
+        self._parsers[choice.index] = self._context.new_parser(choice.index)
         return [data_frame(self._chunk(_choice_json(choice, ROLE)))]
 
     def content(self, choice: Choice, piece: Piece, timings: Timings | None) -> list[bytes]:
         deltas = self._parsers[choice.index].feed(piece.text)
-        if timings is None and not piece.probs:
+        self._note_calls(choice, deltas)
+        if timings is None and not piece.probs and choice.index not in self._unshown:
             return [self._delta_frame(choice, delta) for delta in deltas]
-        chunks = [self._chunk(_choice_json(choice, {delta.field: delta.text})) for delta in deltas]
-        if chunks:
-            chunks[-1] = self._detailed(choice, deltas[-1], piece, timings)
+        piece = joined(self._unshown.pop(choice.index, None), piece)
+        if not deltas:
+            self._unshown[choice.index] = piece
+            return []
+        chunks = [self._chunk(_choice_json(choice, delta_json(delta))) for delta in deltas]
+        chunks[-1] = self._detailed(choice, deltas[-1], piece, timings)
         return [data_frame(chunk) for chunk in chunks]
+
+    def _note_calls(self, choice: Choice, deltas: Sequence[Delta]) -> None:
+        if any(delta.head is not None for delta in deltas):
+            self._callers.add(choice.index)
 
     def progress(self, choice: Choice, event: Progress, timings: Timings | None) -> list[bytes]:
         chunk = self._chunk(_choice_json(choice, ROLE))
@@ -57,11 +70,11 @@ class Chat(Manners):
         return [data_frame(chunk | {"prompt_progress": progress_json(event)})]
 
     def end(self, choice: Choice, end: ChoiceEnd) -> list[bytes]:
-        chunks = [
-            self._chunk(_choice_json(choice, {delta.field: delta.text}))
-            for delta in self._parsers[choice.index].close()
-        ]
-        chunks.append(self._chunk(_choice_json(choice, {}, finish_reason(end))))
+        deltas = self._parsers[choice.index].close()
+        self._note_calls(choice, deltas)
+        chunks = [self._chunk(_choice_json(choice, delta_json(delta))) for delta in deltas]
+        reason = finish_reason(end, has_calls=choice.index in self._callers)
+        chunks.append(self._chunk(_choice_json(choice, {}, reason)))
         self._ends.append(end)
         if not self._context.params.output.include_usage:
             chunks[-1]["timings"] = timings_json(end.timings)
@@ -81,10 +94,12 @@ class Chat(Manners):
         return merged | {"usage": _usage([end for _, end in ended])}
 
     def _answer(self, choice: Choice, end: ChoiceEnd) -> Json:
+        parser = self._context.new_parser(choice.index, is_whole=True)
+        message = message_of(parser, choice.text)
         shown: Json = {
-            "finish_reason": finish_reason(end),
+            "finish_reason": finish_reason(end, has_calls=CALLS in message),
             "index": choice.index,
-            "message": message_of(self._new_parser(), choice.text),
+            "message": message,
         }
         if (logprobs := final_logprobs(self._context, choice, end)) is not None:
             shown["logprobs"] = logprobs
@@ -96,6 +111,8 @@ class Chat(Manners):
 
     def _delta_frame(self, choice: Choice, delta: Delta) -> bytes:
         """The hot path: only the text is new."""
+        if delta.field == CALLS:
+            return data_frame(self._chunk(_choice_json(choice, delta_json(delta))))
         key = (choice.index, delta.field)
         head = self._heads.get(key)
         if head is None:
@@ -106,7 +123,7 @@ class Chat(Manners):
     def _detailed(
         self, choice: Choice, delta: Delta, piece: Piece, timings: Timings | None
     ) -> Json:
-        shown = _choice_json(choice, {delta.field: delta.text})
+        shown = _choice_json(choice, delta_json(delta))
         if piece.probs:
             shown["logprobs"] = logprobs_json(self._context, piece)
         chunk = self._chunk(shown)

@@ -16,6 +16,14 @@ class Piece(NamedTuple):
     n_predicted: int
 
 
+def joined(held: Piece | None, piece: Piece) -> Piece:
+    """`piece` with what was held back before it."""
+    if held is None:
+        return piece
+    ids, probs = held.ids + piece.ids, held.probs + piece.probs
+    return piece._replace(text=held.text + piece.text, ids=ids, probs=probs)
+
+
 @dataclass(kw_only=True)
 class Choice:
     """The state of one choice. n_prompt, n_cached, n_predicted: tokens. Times in microseconds.

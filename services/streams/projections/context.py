@@ -1,8 +1,13 @@
 """What every frame of one answer shares, taken from `requested` and the first `started`."""
 
+from functools import cached_property
+
+from schemas.errors import SchemaError
 from schemas.events import Finished, Prompt, Requested, Started
+from schemas.output_format import OutputFormat, from_json
 from schemas.params import RANDOM_SEED, Params
-from services.streams.projections.message import MessageParser, PlainText
+from services.streams.parsers import AnswerParser
+from services.streams.parsers.deltas import MessageParser, PlainText
 
 NO_PROMPT = Prompt(ids=())
 
@@ -32,9 +37,24 @@ class Context:
         """The generation id as 32 digits: what all ids in an answer are made of."""
         return self.requested.generation_id.replace("-", "")
 
-    def new_parser(self) -> MessageParser:
-        """A parser for the text of one choice, as this model writes its messages."""
-        return PlainText()
+    def new_parser(self, choice: int = 0, *, is_whole: bool = False) -> MessageParser:
+        """A parser for the text of one choice, as this model writes its messages.
+
+        is_whole: the message shall hold its beginning that the client sent itself, too.
+        """
+        if self._output_format is None:
+            return PlainText()
+        seed = f"{self.requested.generation_id}/{choice}"
+        return AnswerParser(self._output_format, seed=seed, is_whole=is_whole)
+
+    @cached_property
+    def _output_format(self) -> OutputFormat | None:
+        """None where all text is content; so is that of a model whose way of writing nobody can read."""
+        try:
+            data = self.requested.output_format
+            return from_json(data) if data else None
+        except SchemaError:
+            return None
 
     def prompt_of(self, choice: int) -> Prompt:
         """Choices are numbered prompt by prompt, n_cmpl of each."""

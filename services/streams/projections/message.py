@@ -4,60 +4,67 @@ The one place where a dialect's message is made of generated text. Text streams 
 what a model wrote as plain text is content as it stands.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+
+from services.streams.parsers.deltas import (
+    CALLS,
+    CONTENT,
+    THOUGHTS,
+    CallHead,
+    Delta,
+    MessageParser,
+    PlainText,
+)
+from services.streams.projections.shapes import Json
+
+__all__ = [
+    "CALLS",
+    "CONTENT",
+    "THOUGHTS",
+    "CallHead",
+    "Delta",
+    "MessageParser",
+    "PlainText",
+    "delta_json",
+    "message_of",
+]
 
 
-CONTENT = "content"
-THOUGHTS = "reasoning_content"
-CALLS = "tool_calls"
-
-
-class CallHead(NamedTuple):
-    """How a tool call begins. id: the model's own, or one derived from the generation."""
-
-    id: str
-    name: str
-
-
-class Delta(NamedTuple):
-    """An addition to the message.
-
-    field: its key: CONTENT, THOUGHTS or CALLS. text: what is added to its value; of a call, to its
-    arguments. call: number of the tool call, from 0. head: only in the first delta of a call.
-    """
-
-    field: str
-    text: str
-    call: int = 0
-    head: CallHead | None = None
-
-
-class MessageParser(Protocol):
-    """Takes the text of one choice in pieces of any size; the deltas do not depend on the cuts."""
-
-    def feed(self, text: str) -> Sequence[Delta]:
-        """The deltas that `text` (not empty) makes certain."""
-        ...
-
-    def close(self) -> Sequence[Delta]:
-        """The deltas that the end makes certain. Called once."""
-        ...
-
-
-class PlainText:
-    """All text is content."""
-
-    def feed(self, text: str) -> Sequence[Delta]:
-        return (Delta("content", text),)
-
-    def close(self) -> Sequence[Delta]:
-        return ()
-
-
-def message_of(parser: MessageParser, text: str) -> dict[str, str]:
+def message_of(parser: MessageParser, text: str) -> Json:
     """The whole message of a finished choice. parser: a fresh one."""
-    message = {"role": "assistant", "content": ""}
-    for delta in (*(parser.feed(text) if text else ()), *parser.close()):
-        message[delta.field] = message.get(delta.field, "") + delta.text
-    return message
+    return _message([*(parser.feed(text) if text else ()), *parser.close()])
+
+
+def _message(deltas: Iterable[Delta]) -> Json:
+    """llama-server's order of keys."""
+    texts = {CONTENT: [""], THOUGHTS: list[str]()}
+    heads: list[CallHead] = []
+    arguments: list[list[str]] = []
+    for delta in deltas:
+        if delta.field != CALLS:
+            texts[delta.field].append(delta.text)
+            continue
+        if delta.head is not None:
+            heads.append(delta.head)
+            arguments.append([])
+        arguments[delta.call].append(delta.text)
+    message: Json = {"role": "assistant"}
+    message.update({field: "".join(parts) for field, parts in texts.items() if parts})
+    calls = [_call(head, "".join(parts)) for head, parts in zip(heads, arguments, strict=True)]
+    return message | {CALLS: calls} if calls else message
+
+
+def _call(head: CallHead, arguments: str) -> Json:
+    function = {"name": head.name, "arguments": arguments}
+    return {"type": "function", "function": function, "id": head.id}
+
+
+def delta_json(delta: Delta) -> Json:
+    """A delta as OpenAI's chat streams it: what names a call comes once, then its arguments."""
+    if delta.field != CALLS:
+        return {delta.field: delta.text}
+    if delta.head is None:
+        return {CALLS: [{"index": delta.call, "function": {"arguments": delta.text}}]}
+    function = {"name": delta.head.name, "arguments": delta.text}
+    head = {"index": delta.call, "id": delta.head.id, "type": "function"}
+    return {CALLS: [head | {"function": function}]}

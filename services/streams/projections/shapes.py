@@ -106,5 +106,7 @@ def without_stop_word(probs: Sequence[TokenProbs], end: ChoiceEnd) -> int:
     return len(probs)
 
 
-def finish_reason(end: ChoiceEnd) -> str:
-    return "length" if end.stop_type == "limit" else "stop"
+def finish_reason(end: ChoiceEnd, *, has_calls: bool = False) -> str:
+    if end.stop_type == "limit":
+        return "length"
+    return "tool_calls" if has_calls else "stop"
