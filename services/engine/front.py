@@ -48,6 +48,7 @@ class Front:
                 on_progress=self._on_progress,
             ),
         )
+        self._was_ready = False
         self._tasks: list[asyncio.Task[None]] = []
         self._queues: list[TaskQueue] = []
         self._subscriptions: list[Subscription] = []
@@ -138,7 +139,6 @@ class Front:
         assert self._questions is not None, "questions are served once they are loaded"
         return await self._questions.answer(question)
 
-    async def _watch_decoder(self) -> None:
     def _control(self, order: rpc.ControlGeneration) -> rpc.ControlTaken:
         runs = {} if self._runner is None else self._runner.runs
         found = judge(runs.get(order.generation_id), order.caller)
@@ -146,6 +146,7 @@ class Front:
             self._decoder.send(Control(generation_id=order.generation_id, action=order.action))
         return found
 
+    async def _watch_decoder(self) -> None:
         while True:
             await asyncio.sleep(WATCH_S)
             self._decoder.check(is_busy=self._runner is not None and bool(self._runner.runs))
@@ -172,6 +173,7 @@ class Front:
             self._slots.on_started(output, run.requested.params)
 
     def _on_ready(self, ready: Ready) -> None:
+        self._was_ready = True
         log.info("action=decoder_ready pid=%s n_ctx=%d", self._decoder.pid, ready.n_ctx)
         self._slots.reset(ready.n_slots, ready.n_ctx_slot)
         self._presence.update(

@@ -81,7 +81,6 @@ class Engines:
         except (NoResponder, RpcTimeout):
             return None
 
-    async def _slots_of(self, engine: str) -> SlotsDescription:
     async def control(self, order: ControlGeneration) -> ControlTaken | None:
         """Give an order to the engine that runs a generation; None if none of them does."""
         asked = [self._order(presence.engine, order) for presence in await self._present()]
@@ -95,6 +94,7 @@ class Engines:
         except (NoResponder, RpcTimeout):
             return None
 
+    async def _slots_of(self, engine: str) -> SlotsDescription:
         subject = subjects.engine_rpc(self._model_key, engine)
         question = DescribeSlots()
         return await ask(self._bus, subject, question, SlotsDescription, timeout_s=self._timeout_s)
