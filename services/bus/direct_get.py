@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from services.bus.connection import Bus
 from services.bus.errors import BusUnavailable
 from services.bus.inbox import Inbox
 
-BATCH = 512
+FIRST_BATCH, BATCH = 64, 512
 BATCH_TIMEOUT_S = 5.0
 
 
@@ -50,18 +51,26 @@ class DirectReader:
 
         Raises BusUnavailable.
         """
-        found: list[Stored] = []
+        batches = self.batches(stream, subject, from_seq)
+        return [message async for batch in batches for message in batch]
+
+    async def batches(
+        self, stream: str, subject: str, from_seq: int = 1
+    ) -> AsyncGenerator[list[Stored]]:
+        """The same piece by piece, the first piece a small one, so that a reader can begin."""
+        n = FIRST_BATCH
         while True:
             query: dict[str, object] = {
-                "batch": BATCH,
+                "batch": n,
                 "seq": max(1, from_seq),
                 "next_by_subj": subject,
             }
             batch = await self._read_batch(stream, query)
-            found += batch.messages
+            if batch.messages:
+                yield batch.messages
             if not batch.has_more.result() or not batch.messages:
-                return found
-            from_seq = batch.messages[-1].seq + 1
+                return
+            from_seq, n = batch.messages[-1].seq + 1, BATCH
 
     async def _read_batch(self, stream: str, query: dict[str, object]) -> _Batch:
         try:

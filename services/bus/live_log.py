@@ -17,7 +17,7 @@ from schemas.events import decode_entry
 from services.bus import header
 from services.bus.connection import Bus, unsubscribe
 from services.bus.errors import BusUnavailable
-from services.bus.log import Entry, read_log
+from services.bus.log import Entry, read_pieces
 
 log = logging.getLogger(__name__)
 
@@ -124,8 +124,9 @@ class LiveLog:
     async def _fill(self) -> None:
         self._is_filling = True
         try:
-            for entry in await read_log(self._bus, self._generation_id, self._last_seq):
-                self._deliver_next(entry)
+            async for piece in read_pieces(self._bus, self._generation_id, self._last_seq):
+                for entry in piece:
+                    self._deliver_next(entry)
             for entry in self._early:
                 self._deliver_next(entry)
         finally:

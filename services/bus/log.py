@@ -6,6 +6,7 @@ caller keeps one append in flight per generation; appends of different generatio
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 from nats.js.errors import NotFoundError
@@ -117,19 +118,26 @@ async def read_log(bus: Bus, generation_id: str, after_seq: int = 0) -> list[Ent
 
     Raises BusUnavailable, and SchemaError for an entry that is none of ours.
     """
+    pieces = read_pieces(bus, generation_id, after_seq)
+    return [entry async for piece in pieces for entry in piece]
+
+
+async def read_pieces(
+    bus: Bus, generation_id: str, after_seq: int = 0
+) -> AsyncGenerator[list[Entry]]:
+    """The same piece by piece, as they arrive, so that a reader can begin."""
     last = await last_entry(bus, generation_id)
     if last is None or last.seq <= after_seq:
-        return []
+        return
     if last.events and isinstance(last.events[0], Requested):  # it is the first one, too
-        return [last._replace(previous_seq=0)]
-    last_seq = last.seq
-    entries: list[Entry] = []
-    while last_seq > after_seq:
-        entries += await _read_once(bus, generation_id, after_seq)
-        after_seq = entries[-1].seq if entries else after_seq
-        if after_seq < last_seq:  # a replica that lags behind answered
+        yield [last._replace(previous_seq=0)]
+        return
+    while after_seq < last.seq:
+        async for piece in _read_once(bus, generation_id, after_seq):
+            yield piece
+            after_seq = piece[-1].seq
+        if after_seq < last.seq:  # a replica that lags behind answered
             await asyncio.sleep(STALE_REPLICA_WAIT_S)
-    return entries
 
 
 async def last_entry(bus: Bus, generation_id: str) -> Entry | None:
@@ -149,17 +157,16 @@ async def read_generation(bus: Bus, generation_id: str) -> Generation:
     return state
 
 
-async def _read_once(bus: Bus, generation_id: str, after_seq: int) -> list[Entry]:
-    reader = bus.part(DirectReader)
-    subject = subjects.generation(generation_id)
-    messages = await reader.read(subjects.GENERATIONS_STREAM, subject, after_seq + 1)
-    entries: list[Entry] = []
+async def _read_once(bus: Bus, generation_id: str, after_seq: int) -> AsyncGenerator[list[Entry]]:
+    reader, subject = bus.part(DirectReader), subjects.generation(generation_id)
     previous = after_seq
-    for message in messages:
-        seq = message.seq
-        entries.append(Entry(seq, previous, decode_entry(message.data), message.data))
-        previous = seq
-    return entries
+    async for batch in reader.batches(subjects.GENERATIONS_STREAM, subject, after_seq + 1):
+        piece: list[Entry] = []
+        for message in batch:
+            seq = message.seq
+            piece.append(Entry(seq, previous, decode_entry(message.data), message.data))
+            previous = seq
+        yield piece
 
 
 async def _get_last(bus: Bus, generation_id: str) -> tuple[int, bytes] | None:
