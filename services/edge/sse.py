@@ -1,7 +1,7 @@
 """The response class of every event stream.
 
-Starlette's own StreamingResponse opens a cancel scope and two tasks; here one small task waits for
-the client to hang up, and nothing is created per chunk.
+The stream has a task of its own: the request's sits under a dozen middlewares, and waking it means
+going through all of them for every chunk. Nothing is created per chunk.
 """
 
 import asyncio
@@ -36,7 +36,6 @@ class SseResponse(Response):
         self.background = None
         self._chunks = chunks
         self._on_disconnect = on_disconnect
-        self._is_gone = False
         self._is_complete = False
         # Named here, or else Starlette adds a charset, which llama-server does not send.
         own = {"content-type": "text/event-stream"}
@@ -45,19 +44,18 @@ class SseResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the response (ASGI). scope is not looked at."""
-        streaming = asyncio.current_task()
-        assert streaming is not None
-        watching = asyncio.create_task(self._watch(receive, streaming))
+        streaming = asyncio.create_task(self._stream(send))
+        watching = asyncio.create_task(until_gone(receive))
         try:
-            await self._stream(send)
-        except asyncio.CancelledError:
-            # Ours to swallow only if nobody else (a server that stops) cancelled as well.
-            if not self._is_gone or streaming.uncancel() > 0:
-                raise
+            await asyncio.wait((streaming, watching), return_when=asyncio.FIRST_COMPLETED)
         finally:
+            streaming.cancel()
             watching.cancel()
+            await asyncio.wait((streaming, watching))
             await self._close()
-        if self._is_gone and self._on_disconnect is not None:
+        if not streaming.cancelled():
+            streaming.result()
+        if not self._is_complete and self._on_disconnect is not None:
             await self._on_disconnect()
 
     async def _stream(self, send: Send) -> None:
@@ -68,14 +66,12 @@ class SseResponse(Response):
         self._is_complete = True
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _watch(self, receive: Receive, streaming: asyncio.Task[object]) -> None:
-        """Until the client hangs up; then interrupt the streaming task wherever it waits."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        if not self._is_complete:
-            self._is_gone = True
-            streaming.cancel()
-
     async def _close(self) -> None:
         if hasattr(self._chunks, "aclose"):
             await cast("AsyncGenerator[bytes, None]", self._chunks).aclose()
+
+
+async def until_gone(receive: Receive) -> None:
+    """Return when the client hangs up."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
