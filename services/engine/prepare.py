@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from schemas.errors import RequestError
 from schemas.events import Prompt
-from schemas.params import Output
 from schemas.rpc import (
     ApplyTemplate,
     Detokenize,
@@ -27,6 +26,7 @@ from schemas.rpc import (
 )
 from services.engine.config import EngineSettings
 from services.engine.open_model import AnyVocabulary
+from services.engine.output_format.answer import with_output_format
 from services.engine.params import resolve
 from services.engine.prompts import PromptReader, check_ids, mixed_ids
 from services.engine.reasoning import with_reasoning
@@ -69,6 +69,7 @@ class Preparer:
             vocabulary.markers,
             vocabulary.longest_piece_bytes,
         )  # 0.1 s now, not in the first request
+        templates.warm_up()
         self._light = ThreadPoolExecutor(N_LIGHT_THREADS, thread_name_prefix="prepare")
         self._heavy = ThreadPoolExecutor(1, thread_name_prefix="prepare-large")
 
@@ -122,13 +123,20 @@ class Preparer:
             params.sampling,
             body,
             self._vocabulary,
-            tags=None if rendered is None else _think_tags(rendered),
+            tags=None if rendered is None else rendered.think_tags,
             generation_prompt="" if rendered is None else rendered.generation_prompt,
         )
         params = replace(params, sampling=sampling)
+        output_format = b""
         if rendered is not None:
-            params = replace(params, output=_chat_output(params.output, rendered))
-        return Prepared(prompts=prompts, params=params, n_slots=n_slots, n_ctx=self._n_ctx)
+            params, output_format = with_output_format(params, rendered, self._vocabulary)
+        return Prepared(
+            prompts=prompts,
+            params=params,
+            output_format=output_format,
+            n_slots=n_slots,
+            n_ctx=self._n_ctx,
+        )
 
     def _read_prompts(
         self, question: Prepare, body: JsonObject
@@ -177,16 +185,3 @@ def _json(data: bytes) -> object:
         return orjson.loads(data)
     except (orjson.JSONDecodeError, RecursionError) as error:
         raise RequestError.invalid(f"the request is not valid JSON: {error}") from error
-
-
-def _think_tags(rendered: Rendered) -> tuple[str, str] | None:
-    known = rendered.known
-    return None if known is None or not known.thought_end else (known.thought_start, known.thought_end)
-
-
-def _chat_output(output: Output, rendered: Rendered) -> Output:
-    return replace(
-        output,
-        generation_prompt=rendered.generation_prompt,
-        is_continuation=rendered.is_continuation,
-    )

@@ -155,7 +155,9 @@ class AnswerParser:
             self._sink.content(text)
 
     def _content(self, *, keeps_start: bool) -> Reading[None]:
-        put = self._held = Trimmed(self._sink.content, keeps_start=keeps_start)
+        keeps_end = self._calls is None
+        put = Trimmed(self._sink.content, keeps_start=keeps_start, keeps_end=keeps_end)
+        self._held = put
         own = self._format
         more = (own.thought_start, own.thought_end) if own.has_many_thoughts else ()
         stops = [stop for stop in (own.content_end, *own.turns, *more, *self._call_starts) if stop]

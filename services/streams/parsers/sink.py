@@ -45,19 +45,22 @@ class Sink:
 class Trimmed:
     """Text without the whitespace at its ends, as far as that is not `release`d.
 
-    put: takes what is certain. keeps_start: leading whitespace is text too.
+    put: takes what is certain. keeps_start, keeps_end: whitespace there is text, too.
     """
 
-    def __init__(self, put: Callable[[str], None], *, keeps_start: bool = False) -> None:
+    def __init__(
+        self, put: Callable[[str], None], *, keeps_start: bool = False, keeps_end: bool = False
+    ) -> None:
         self._put = put
         self._held = ""
         self._has_begun = keeps_start
+        self._keeps_end = keeps_end
 
     def add(self, text: str) -> None:
         text = self._held + text
         if not self._has_begun:
             text = text.lstrip()
-        shown = text.rstrip()
+        shown = text if self._keeps_end else text.rstrip()
         self._held = text[len(shown) :]
         if shown:
             self._has_begun = True
