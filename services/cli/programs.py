@@ -39,23 +39,34 @@ class Programs:
             command=tuple(plan.command(config)),
             env=_foreign(os.environ),
             log_file=self.logs_dir / "broker.log",
-            is_shown=bool(self.values["verbose"]),
+            is_shown=bool(self.values["verbose"]) and self._may_show,
             pass_fds=self.inherited_fds,
         )
 
     def api(self, listener_fds: Iterable[int]) -> Program:
         fds = tuple(listener_fds)
-        env = values_to_env(self.values) | {listen.VARIABLE: ",".join(map(str, fds))}
+        env = values_to_env(self._told) | {listen.VARIABLE: ",".join(map(str, fds))}
         return self._service("api", "api", env, is_shown=True, fds=fds)
 
     def engine(self, order: StartEngine) -> Program:
         """An order may set flags, and nothing else of the environment."""
         allowed = own_variables()
-        env = values_to_env(self.values, [BUS, LAUNCHER])
+        env = values_to_env(self._told, [BUS, LAUNCHER])
         env |= {name: text for name, text in order.env.items() if name in allowed}
         env[_ENGINE_VARIABLE] = order.engine
         is_shown = bool(self.values["verbose"])
         return self._service("engine", f"engine {order.engine}", env, is_shown=is_shown)
+
+    @property
+    def _may_show(self) -> bool:
+        return not self.values["log_disable"]
+
+    @property
+    def _told(self) -> Values:
+        """The values for children: with the log switched off they still say why they failed."""
+        return (
+            self.values if self._may_show else self.values | {"log_disable": False, "log_file": ""}
+        )
 
     def _service(
         self,
@@ -71,7 +82,7 @@ class Programs:
             command=(*self.python, command),
             env=_foreign(os.environ) | env | {lifeline.VARIABLE: str(self.lifeline_fd)},
             log_file=self.logs_dir / f"{re.sub(UNSAFE, '-', name)}.log",
-            is_shown=is_shown,
+            is_shown=is_shown and self._may_show,
             pass_fds=(self.lifeline_fd, *self.inherited_fds, *fds),
         )
 

@@ -128,11 +128,18 @@ def gateway_settings(values: Values) -> GatewaySettings:
 
 def _cors(values: Values) -> CorsPolicy:
     return CorsPolicy(
-        origins=get(values, "cors_origins", str),
-        methods=get(values, "cors_methods", str),
-        headers=get(values, "cors_headers", str),
+        origins=_header(values, "cors_origins"),
+        methods=_header(values, "cors_methods"),
+        headers=_header(values, "cors_headers"),
         allows_credentials=get(values, "cors_credentials", bool),
     )
+
+
+def _header(values: Values, key: str) -> str:
+    text = get(values, key, str)
+    if not (text.isascii() and text.isprintable()):
+        raise UsageError(f"--{key.replace('_', '-')}: {text!r} cannot stand in a header")
+    return text
 
 
 def _prefix(text: str) -> str:

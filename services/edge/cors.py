@@ -2,10 +2,9 @@
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.edge.cors_policy import CorsPolicy
+from services.edge.cors_policy import ALLOW_ORIGIN, CorsPolicy
 
 
 def install_cors(app: Starlette, policy: CorsPolicy | None = None) -> None:
@@ -28,8 +27,7 @@ class CorsMiddleware:
             return await self._app(scope, receive, send)
         origin = Headers(scope=scope).get("origin")
         if scope["method"] == "OPTIONS":
-            preflight = Response(b"", headers=self._policy.preflight(origin))
-            return await preflight(scope, receive, send)
+            return await _answer(self._policy.preflight(origin), send)
         allowed = self._policy.allowed(origin)
         if allowed is None:
             return await self._app(scope, receive, send)
@@ -39,9 +37,16 @@ class CorsMiddleware:
         async def send_with_origin(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers["access-control-allow-origin"] = allowed
                 if self._policy.reflects:
                     headers.add_vary_header("Origin")
+                headers.raw.append((ALLOW_ORIGIN.encode(), allowed.encode("latin-1")))
             await send(message)
 
         return send_with_origin
+
+
+async def _answer(headers: dict[str, str], send: Send) -> None:
+    # Names in the case of llama-server's: some clients of its kind compare them letter by letter.
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": 200, "headers": raw})
+    await send({"type": "http.response.body", "body": b""})

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 METHODS = "GET, POST, DELETE, OPTIONS"
+ALLOW_ORIGIN = "Access-Control-Allow-Origin"
 ANY, LOCALHOST = "*", "localhost"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -32,14 +33,15 @@ class CorsPolicy:
     def preflight(self, origin: str | None) -> dict[str, str]:
         """Headers of the answer to OPTIONS."""
         headers = {
-            "content-type": "text/html",
-            "access-control-allow-credentials": "true" if self.allows_credentials else "false",
-            "access-control-allow-methods": self.methods,
-            "access-control-allow-headers": self.headers,
+            "Content-Type": "text/html",
+            "Content-Length": "0",
+            "Access-Control-Allow-Credentials": "true" if self.allows_credentials else "false",
+            "Access-Control-Allow-Methods": self.methods,
+            "Access-Control-Allow-Headers": self.headers,
         }
         if (allowed := self.allowed(origin)) is not None:
-            headers["access-control-allow-origin"] = allowed
-        return headers | ({"vary": "Origin"} if self.reflects and origin is not None else {})
+            headers[ALLOW_ORIGIN] = allowed
+        return headers | ({"Vary": "Origin"} if self.reflects and origin is not None else {})
 
 
 def _is_local(origin: str) -> bool:

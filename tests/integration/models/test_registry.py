@@ -10,6 +10,7 @@ import pytest
 
 from schemas.lifecycle import FAILED, LOADED, LOADING, UNLOADED
 from services.models.catalog import ModelSpec
+from services.models.downloads.receipts import Receipt
 from services.models.files import FileFacts, FileIdentity
 from services.models.lifecycle import Reason, Verdict
 from services.models.registry import Registry, open_registry
@@ -102,3 +103,26 @@ async def test_the_history_survives_a_restart(url: str, registry: Registry) -> N
     again = await open_registry(url)
     assert await history(again) == [(UNLOADED, LOADING, "ordered")]
     await again.close()
+
+
+RECEIPT = Receipt(
+    id="1",
+    repo="user/model",
+    revision="c" * 40,
+    file="a.gguf",
+    url="http://hub/a.gguf",
+    path="/a.gguf",
+    size_bytes=2**40,
+    etag='"e"',
+    digest="d" * 64,
+    started_at_ms=1,
+    ended_at_ms=2,
+    outcome="downloaded",
+)
+
+
+async def test_a_receipt_is_one_row_however_often_it_is_told(registry: Registry) -> None:
+    later = replace(RECEIPT, id="2", ended_at_ms=3, outcome="failed", error="no")
+    await registry.note_downloads([later, RECEIPT])
+    await registry.note_downloads([RECEIPT])
+    assert await registry.downloads() == [RECEIPT, later]

@@ -9,7 +9,8 @@ import pytest
 
 from schemas.rpc import StartEngine
 from services import logs
-from services.cli import serve
+from services.cli import log_setup, serve
+from services.cli.errors import UsageError
 from services.cli.flags import FLAGS
 from services.cli.help import text
 from services.cli.parse import parse
@@ -77,6 +78,62 @@ def test_log_lines() -> None:
         "INFO api action=plain n=1",
         r'WARNING api message="two\nlines"',
     ]
+
+
+def test_with_the_log_switched_off_children_are_heard_by_the_launcher_only() -> None:
+    made = programs("--log-disable", "-v", "--log-file", "x").api([5])
+    assert not made.is_shown
+    assert not {"LLAMATAPE_LOG_DISABLE", "LLAMA_ARG_LOG_FILE"} & made.env.keys()
+
+
+@pytest.mark.usefixtures("root_logger")
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        ("--no-log-timestamps", "WARNING api action=x"),
+        ("--no-log-timestamps --no-log-prefix", "action=x"),
+        ("--no-log-timestamps --log-colors on", "\033[33mWARNING\033[0m api action=x"),
+        ("--log-disable", ""),
+        ("-lv 1", ""),
+    ],
+)
+def test_flags_of_the_log(flags: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    log_setup.configure("api", parse(flags.split(), {}))
+    logs.event(logging.getLogger("services.x"), "x", level=logging.WARNING)
+    assert capsys.readouterr().err == (f"{line}\n" if line else "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "level"),
+    [
+        ("", logging.INFO),
+        ("-lv 0", logging.ERROR),
+        ("-lv 2", logging.WARNING),
+        ("-lv 4", logging.DEBUG),
+        ("-v", logging.DEBUG),
+        ("-v --log-disable", log_setup.SILENT),
+    ],
+)
+def test_levels_of_the_log(flags: str, level: int) -> None:
+    assert log_setup.level(parse(flags.split(), {})) == level
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_a_log_file_gets_every_line_without_colours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log"
+    flags = ["--log-file", str(path), "--log-colors", "on", "--no-log-timestamps"]
+    log_setup.configure("api", parse(flags, {}))
+    logs.event(logging.getLogger("services.x"), "x", level=logging.ERROR)
+    logging.getLogger().handlers[1].close()
+    assert path.read_text() == "ERROR api action=x\n"
+    assert "\033[31mERROR" in capsys.readouterr().err
+
+
+def test_a_log_file_that_cannot_be_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"^--log-file: cannot write {tmp_path}: Is a directory$"):
+        log_setup.configure("api", parse(["--log-file", str(tmp_path)], {}))
 
 
 @pytest.mark.usefixtures("root_logger")

@@ -59,6 +59,66 @@ def test_no_model() -> None:
         settings.check(parse([], {}))
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("-hf user/model:Q4_0", "user/model:Q4_0"),
+        ("-hf user/model:Q4_0 -a mine", "mine"),
+        ("-hf user/model -hff x/y.gguf", "user/model"),
+        ("-mu http://h/a/b%20c.gguf?x=1#y", "b c.gguf"),
+        ("-mu http://h/a/b.gguf -m /m/mine.gguf", "mine.gguf"),
+    ],
+)
+def test_the_name_of_a_model_from_elsewhere(line: str, name: str) -> None:
+    given = parse(line.split(), {})
+    assert settings.is_remote(given)
+    assert settings.model_name(given) == name
+    settings.check(given)
+
+
+def test_the_token_of_a_hub_stays_here() -> None:
+    given = parse(["-hf", "user/model", "-hft", "hf_secret"], {})
+    assert "hf_secret" not in str(settings.models_settings(given))
+
+
+def test_http_flags_reach_the_gateway(tmp_path: Path) -> None:
+    line = (
+        f"--props --api-prefix /llm/ --path {tmp_path} --cors-origins http://a.b --cors-methods GET"
+    )
+    gateway = settings.gateway_settings(values(*line.split(), "--ui-config", '{"a": 1}'))
+    assert gateway.has_props_post
+    assert (gateway.api_prefix, gateway.static_dir) == ("/llm", str(tmp_path))
+    assert (gateway.cors.origins, gateway.cors.methods) == ("http://a.b", "GET")
+    assert gateway.ui_settings == '{"a": 1}'
+
+
+def test_without_a_ui_no_files_are_served(tmp_path: Path) -> None:
+    assert settings.gateway_settings(values("--path", str(tmp_path), "--no-ui")).static_dir == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--api-prefix llm", "--api-prefix: 'llm' does not begin with a slash"),
+        ("--cors-origins é", "--cors-origins: 'é' cannot stand in a header"),
+        ("--path /nowhere", "--path: /nowhere is not a folder"),
+        ("--ui-config []", "--ui-config: expected a JSON object"),
+        ("--ssl-key-file x", "--ssl-cert-file and --ssl-key-file need each other"),
+        ("--ssl-key-file x --ssl-cert-file /nowhere", "--ssl-cert-file: cannot read /nowhere"),
+    ],
+)
+def test_bad_http_flags_are_named(line: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        settings.check(values(*line.split()))
+    assert str(caught.value).startswith(message)
+
+
+def test_verbosity_reaches_llama_cpp() -> None:
+    assert not engine("-lv", "4").is_verbose
+    assert engine("-lv", "5").is_verbose
+    assert engine("-v").is_verbose
+
+
 def test_automatic_values() -> None:
     chosen = engine()
     assert (chosen.n_slots, chosen.n_threads, chosen.n_threads_batch) == (4, 0, 0)
