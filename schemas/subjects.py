@@ -59,6 +59,11 @@ def tasks(key: str, ordinal: int | None = None) -> str:
     return f"tasks.{key}" if ordinal is None else f"tasks.{key}.e{ordinal}"
 
 
+def model_key_of(tasks_subject: str) -> str:
+    """The model key in a `tasks.` subject."""
+    return tasks_subject.split(".")[1]
+
+
 def tasks_durable(key: str, ordinal: int | None = None) -> str:
     return f"engines_{key}" if ordinal is None else f"engine_{key}_e{ordinal}"
 

@@ -7,7 +7,8 @@ class Task(Message, frozen=True, kw_only=True):
     """Generate what the log of `generation_id` asks for.
 
     n_slots: slots that it needs. created_at_ms: Unix time. accept_s: seconds after which an engine
-    that finds no `requested` closes the log with `failed`.
+    that finds no `requested` closes the log with `failed`. deadline_at_ms: when the generation must
+    have ended, 0 where not known; whoever sweeps the queue need not read its log before that.
     """
 
     generation_id: str
@@ -15,6 +16,7 @@ class Task(Message, frozen=True, kw_only=True):
     priority: str = "interactive"
     created_at_ms: int = 0
     accept_s: int = 30
+    deadline_at_ms: int = 0
 
 
 class ConversationEntry(Message, frozen=True, kw_only=True):

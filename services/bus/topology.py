@@ -47,6 +47,7 @@ def _tasks(bus: Bus) -> api.StreamConfig:
         num_replicas=bus.settings.n_replicas,
         retention=api.RetentionPolicy.WORK_QUEUE,
         duplicate_window=DUPLICATE_WINDOW_S,
+        allow_direct=True,
         max_consumers=MAX_CONSUMERS,
         allow_msg_ttl=True,
     )

@@ -83,14 +83,19 @@ async def _gateway(bus: Bus, values: Values) -> AsyncGenerator[None]:
     """The HTTP API; it reads logs itself, so it serves the read side's routes too."""
     from services.bus.log import LogWriter
     from services.gateway.bootstrap import create_app
-    from services.streams.bootstrap import create_conversations, create_hub, create_router
+    from services.streams.bootstrap import (
+        create_conversations,
+        create_hub,
+        create_router,
+        sweeping,
+    )
 
     gateway = settings.gateway_settings(values)
     hub = create_hub(bus, settings.streams_settings(values))
     conversations, writer = create_conversations(bus), LogWriter(bus, patience_s=PATIENCE_S)
     app = create_app(bus, gateway, hub, conversations, writer)
     app.include_router(create_router(hub, conversations, writer))
-    async with _serving(app, values, gateway.port):
+    async with sweeping(bus, hub, writer), _serving(app, values, gateway.port):
         yield
 
 
@@ -108,11 +113,12 @@ async def _serving(app: "ASGIApp", values: Values, port: int) -> AsyncGenerator[
     """HTTP on the sockets of the launcher, else on our own. Raises StartError."""
     from services.cli.http import serving
 
+    grace_s = settings.drain_grace(values)
     passed, tls = listen.inherited(), settings.tls_files(values)
     hosts, is_shared = texts(values, "host"), bool(values["reuse_port"])
     sockets = passed or listen.open_sockets(hosts, port, is_shared=is_shared)
     try:
-        async with serving(app, sockets, tls):
+        async with serving(app, sockets, tls, grace_s=grace_s):
             for sock in sockets:
                 logs.event(log, "listening", url=listen.url_of(sock, is_tls=tls is not None))
             yield

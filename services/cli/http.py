@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Generator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_S = 75
 SHUTDOWN_S = 1
+"""What answers have to end at least; without it even short ones are cut off."""
 
 
 class Server(uvicorn.Server):
@@ -31,13 +33,18 @@ class Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: "ASGIApp", sockets: list[socket.socket], tls: tuple[str, str] | None = None
+    app: "ASGIApp",
+    sockets: list[socket.socket],
+    tls: tuple[str, str] | None = None,
+    *,
+    grace_s: float = SHUTDOWN_S,
 ) -> AsyncGenerator[None]:
-    """While inside, `app` answers on `sockets`. On the way out answers have 1 s to end.
+    """While inside, `app` answers on `sockets`. On the way out nobody is let in any more, and answers
+    have `grace_s` seconds (1 at least) to end.
 
     tls: files of certificate and key. Raises StartError where they are no such things.
     """
-    server = Server(_loaded(_config(app, tls)))
+    server = Server(_loaded(_config(app, tls, grace_s)))
     task = asyncio.create_task(server.serve(sockets), name="http")
     with _filtered(CutOff()):
         try:
@@ -69,7 +76,7 @@ def _loaded(config: uvicorn.Config) -> uvicorn.Config:
     return config
 
 
-def _config(app: "ASGIApp", tls: tuple[str, str] | None) -> uvicorn.Config:
+def _config(app: "ASGIApp", tls: tuple[str, str] | None, grace_s: float) -> uvicorn.Config:
     cert, key = tls or (None, None)
     return uvicorn.Config(
         app,
@@ -81,7 +88,7 @@ def _config(app: "ASGIApp", tls: tuple[str, str] | None) -> uvicorn.Config:
         access_log=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=SHUTDOWN_S,
+        timeout_graceful_shutdown=max(SHUTDOWN_S, math.ceil(grace_s)),
         server_header=False,
         date_header=False,
         ssl_certfile=cert,

@@ -146,6 +146,7 @@ class Launcher:
         values = dict(self._ground.values)
         values["data_dir"] = str(self._ground.folder)
         values["host_id"] = values["host_id"] or new_short_id("h")
+        values["drain_grace"] = self._drain_grace_s
         broker = asyncio.create_task(self._start_broker(values))
         from services.bus.connection import connect  # takes as long as the broker's start
 
@@ -205,11 +206,17 @@ class Launcher:
 
     async def _stop_all(self) -> None:
         if self._host is not None:
-            await self._host.stop(ENGINE_GRACE_S)
+            await self._host.stop(ENGINE_GRACE_S + self._drain_grace_s)
         if self._api is not None:
-            await self._api.stop(API_GRACE_S)
+            await self._api.stop(API_GRACE_S + self._drain_grace_s)
         if self._broker is not None:
             await self._broker.stop(BROKER_GRACE_S)
+
+    @property
+    def _drain_grace_s(self) -> float:
+        """None is given where nothing is said: when all stops, the next start continues what ran."""
+        values = self._ground.values
+        return 0.0 if values["drain_grace"] is None else settings.drain_grace(values)
 
     def _kill(self) -> None:
         event(log, "killed", level=logging.WARNING, reason="second signal")

@@ -30,6 +30,8 @@ DEBUG = 4
 SIMULATED = "simulated"
 """Name of a model that is none, where the user gives no other."""
 DATABASE_NAME = "llamatape.db"
+REPLICATED_LEASE_S = 15.0
+DRAIN_GRACE_S = 5.0
 RECEIPTS_NAME = "downloads.jsonl"
 
 
@@ -96,9 +98,21 @@ def bus_settings(values: Values) -> BusSettings:
         url=get(values, "broker_url", str) or BusSettings.url,
         token=get(values, "broker_token", str),
         n_replicas=get(values, "replicas", int),
-        lease_s=get(values, "lease", float),
+        lease_s=_lease(values),
         store_max_bytes=get(values, "store_max_bytes", int),
     )
+
+
+def _lease(values: Values) -> float:
+    """Elections among replicas take up to 9 s, in which no sign of life arrives."""
+    if values["lease"] is not None:
+        return get(values, "lease", float)
+    return BusSettings.lease_s if get(values, "replicas", int) == 1 else REPLICATED_LEASE_S
+
+
+def drain_grace(values: Values) -> float:
+    """Seconds that running work has to end; for a service alone where nothing is said."""
+    return DRAIN_GRACE_S if values["drain_grace"] is None else get(values, "drain_grace", float)
 
 
 def gateway_settings(values: Values) -> GatewaySettings:
@@ -237,6 +251,8 @@ def engine_settings(values: Values) -> EngineSettings:
         template=template(values),
         is_verbose=get(values, "verbose", bool) or get(values, "log_verbosity", int) > DEBUG,
         defaults=default_params(values),
+        failover_replay=get(values, "failover_replay", str),
+        drain_grace_s=drain_grace(values),
         simulate=simulation(values),
         cpus=cpus(values),
         model=model_options(values),

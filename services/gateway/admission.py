@@ -20,6 +20,7 @@ from schemas.tasks import ConversationEntry, Task
 from services.bus.connection import Bus
 from services.bus.errors import BusError, BusUnavailable, Fenced, LogClosed, MessageTooLarge
 from services.bus.log import LogWriter
+from services.bus.store import StoreGauge
 from services.bus.tasks import publish_task
 from services.gateway import errors
 from services.gateway.cancellation import LogEnder
@@ -70,6 +71,8 @@ class Admission:
         while there is no broker or no engine; the generation is then ended, or will be by an engine
         that finds its task without a log.
         """
+        if await self.bus.part(StoreGauge).is_nearly_full():
+            raise RequestError(errors.store_full())
         created_at_ms = time.time_ns() // 1_000_000
         prepared = await self._prepare(ask.native, created_at_ms)
         generation_id = ids.new_generation_id()
@@ -121,6 +124,7 @@ class Admission:
             n_slots=n_slots,
             priority=requested.priority,
             created_at_ms=requested.created_at_ms,
+            deadline_at_ms=requested.deadline_at_ms,
         )
         # One connection keeps their order, so the second need not wait for the first one's answer.
         queueing = asyncio.ensure_future(publish_task(self.bus, self.settings.model_key, task))

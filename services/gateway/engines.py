@@ -18,6 +18,7 @@ from schemas.rpc import (
 from schemas.struct import Message
 from services.bus.connection import Bus
 from services.bus.errors import BusUnavailable, NoResponder, RpcTimeout
+from services.bus.hedge import ask_any
 from services.bus.kv import Bucket
 from services.bus.rpc import ask
 from services.gateway import errors
@@ -39,7 +40,9 @@ class Engines:
         self._timeout_s = timeout_s
 
     async def ask(self, question: Message, answer: type[A], *, n_bytes: int = 0) -> A:
-        """Ask any engine. n_bytes: of the client's JSON inside `question`.
+        """Ask any engine, and another one if that does not answer soon.
+
+        n_bytes: of the client's JSON inside `question`.
 
         Raises RequestError for a refusal and for what is too large for the broker; NoResponder,
         RpcTimeout, and BusUnavailable at once while there is no connection.
@@ -48,7 +51,7 @@ class Engines:
         if n_bytes > self._bus.nc.max_payload - QUESTION_RESERVE_BYTES:
             raise RequestError(errors.too_large_to_keep())
         subject = subjects.engine_rpc(self._model_key)
-        return await ask(self._bus, subject, question, answer, timeout_s=self._timeout_s)
+        return await ask_any(self._bus, subject, question, answer, timeout_s=self._timeout_s)
 
     def require_connection(self) -> None:
         """Raise BusUnavailable while the broker is away: what is sent then would wait in a buffer."""

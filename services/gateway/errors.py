@@ -3,12 +3,14 @@
 RequestError
 ├── loading()              the model is not there yet
 ├── load_failed()          it will not come
+├── store_full()           there is no room for more logs
 └── too_large_to_keep()    the request fits into no entry of the log
 """
 
 from schemas.errors import BODY_TOO_LARGE, UNAVAILABLE, Problem
 
 RETRY_AFTER_S = 1
+STORE_RETRY_AFTER_S = 10
 
 
 def loading() -> Problem:
@@ -18,6 +20,14 @@ def loading() -> Problem:
 
 def load_failed(reason: str) -> Problem:
     return Problem(code=UNAVAILABLE, message=f"The model could not be loaded: {reason}")
+
+
+def store_full() -> Problem:
+    return Problem(
+        code=UNAVAILABLE,
+        message="The store of generations is nearly full; only what runs already may end",
+        retry_after_s=STORE_RETRY_AFTER_S,
+    )
 
 
 def too_large_to_keep() -> Problem:

@@ -1,5 +1,6 @@
 """Builds the read side: the only place here that joins it to the bus."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 
@@ -12,6 +13,7 @@ from services.bus.connection import Bus
 from services.bus.errors import BusError
 from services.bus.kv import Bucket
 from services.bus.log import LogWriter
+from services.bus.open_tasks import OpenTask, open_tasks, remove_task
 from services.edge.auth import install_auth
 from services.edge.body import install_body_handlers
 from services.edge.errors import JSON_TYPE, install_error_handlers
@@ -23,6 +25,7 @@ from services.streams.forgotten import Forgotten
 from services.streams.hub import Hub
 from services.streams.logs import BusLogs
 from services.streams.routes import StreamRoutes
+from services.streams.sweep import Sweep
 from services.streams.tape import Tape
 
 
@@ -52,19 +55,44 @@ def create_router(hub: Hub, conversations: Conversations, writer: LogWriter) -> 
     return StreamRoutes(hub, conversations, Forgotten(conversations.keys), ender).router()
 
 
+class _BusQueue:
+    """The work queue on the broker."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def open_tasks(self) -> list[OpenTask]:
+        return await open_tasks(self._bus)
+
+    async def remove(self, seq: int) -> None:
+        await remove_task(self._bus, seq)
+
+
+@contextlib.asynccontextmanager
+async def sweeping(bus: Bus, hub: Hub, writer: LogWriter) -> AsyncGenerator[None]:
+    """While inside, generations that are overdue and read by nobody are ended."""
+    task = asyncio.create_task(Sweep(_BusQueue(bus), hub.logs, writer).run(), name="sweep")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 def create_app(bus: Bus, settings: StreamsSettings) -> FastAPI:
     """The streams service on its own; `bus` stays the caller's."""
-    hub = create_hub(bus, settings)
+    hub, writer = create_hub(bus, settings), LogWriter(bus)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        yield
+        async with sweeping(bus, hub, writer):
+            yield
         await hub.close()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     install_error_handlers(app, unavailable=(BusError,))
     install_body_handlers(app)
-    app.include_router(create_router(hub, create_conversations(bus), LogWriter(bus)))
+    app.include_router(create_router(hub, create_conversations(bus), writer))
     for path in ("/health", "/v1/health"):
         app.router.add_route(path, _health, methods=["GET"])
     install_auth(app, settings.api_keys)

@@ -15,6 +15,7 @@ from services.streams.tape import Tape
 log = logging.getLogger(__name__)
 
 SWEEP_S = 1.0
+RETRY_AFTER_S = 1
 MESSAGE = (
     "The generation did not end within the server's time limit; ask for less or raise --timeout"
 )
@@ -66,7 +67,7 @@ class Deadlines:
                 self._hub.spawn(self._end(tape.generation_id))
 
     async def _end(self, generation_id: str) -> None:
-        problem = Problem(code=UNAVAILABLE, message=MESSAGE)
+        problem = Problem(code=UNAVAILABLE, message=MESSAGE, retry_after_s=RETRY_AFTER_S)
         event = Failed(problem=problem, by=WRITER, at_ms=self._now_ms())
         try:
             if await self._ender.end(generation_id, event):

@@ -73,6 +73,7 @@ _WEIGHTS: tuple[Flag, ...] = (
 )
 
 _CACHE: tuple[Flag, ...] = (
+    flag("--failover-replay", "LLAMATAPE_FAILOVER_REPLAY", "choice", "fast", ENGINE, "how answers of lost engines are continued: fast, or exact (tokens decoded one by one, bit-equal for any length)", choices=("fast", "exact")),
     flag("--prefill-budget", "LLAMATAPE_PREFILL_BUDGET", "int", 0, ENGINE, "prompt tokens per step while others generate, 0 chooses", low=0, high=I32, is_built=False),
     flag("-kvu --kv-unified / -no-kvu --no-kv-unified", "LLAMA_ARG_KV_UNIFIED", "bool", True, ENGINE, "one KV cache shared by all slots", is_built=False),
     flag("--kv-unified-per-slot", "LLAMA_ARG_KV_UNIFIED_PER_SLOT", "int", 0, ENGINE, "most tokens of one slot, 0 for an equal share", low=0, high=I32, is_built=False),

@@ -18,10 +18,12 @@ PROCESS_FLAGS: tuple[Flag, ...] = (
     flag("--log-prompts-dir", "LLAMATAPE_LOG_PROMPTS_DIR", "text", "", f"{GATEWAY} {ENGINE}", "folder to write prompts to", metavar="DIR", is_built=False),
     flag("--host-id", "LLAMATAPE_HOST_ID", "text", "", LAUNCHER, "name of this machine on the bus (default: random)"),
 
+    flag("--drain-grace", "LLAMATAPE_DRAIN_GRACE_S", "float", None, f"{LAUNCHER} {ENGINE} {GATEWAY}", "seconds that running work has to end after SIGTERM; engines then hand over the rest (default: 0 with `serve`, else 5)", low=0, high=3600),
+
     flag("--nats-url --broker-url", "LLAMATAPE_NATS_URL", "text", "", BUS, "broker to use, comma-separated servers (default: `serve` starts its own, others 127.0.0.1:4222)", metavar="URL", is_secret=True),
     flag("--broker-token", "LLAMATAPE_NATS_TOKEN", "text", "", BUS, "secret of the broker", metavar="TOKEN", is_secret=True),
     flag("--replicas", "LLAMATAPE_REPLICAS", "int", 1, BUS, "copies of every stream", low=1, high=5),
-    flag("--lease", "LLAMATAPE_LEASE_S", "float", 5.0, BUS, "seconds without a sign of life after which another engine takes over", low=1, high=3600),
+    flag("--lease", "LLAMATAPE_LEASE_S", "float", None, BUS, "seconds without a sign of life after which another engine takes over (default: 5, with --replicas 15)", low=1, high=3600),
     flag("--store-max-bytes", "LLAMATAPE_STORE_MAX_BYTES", "int", 0, BUS, "bytes of all logs, 0 for what the disk has", low=0, high=2**62),
 
     flag("--database-url", "LLAMATAPE_DATABASE_URL", "text", "", MODELS, "SQLAlchemy URL with an asynchronous driver (default: SQLite under the data directory)", metavar="URL", is_secret=True),
