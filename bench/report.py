@@ -3,6 +3,7 @@
 import json
 import os
 import statistics
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,17 +12,29 @@ from typing import Any
 @contextmanager
 def measuring(name: str) -> Generator[dict[str, Any]]:
     """Collects the figures of one bench and tells them at the end."""
-    figures: dict[str, Any] = {"bench": name, "load_before": load()}
-    print(f"\n== {name} (load {figures['load_before']:.2f})")
+    figures: dict[str, Any] = {"bench": name, "load_before": load(), "reference_ms": reference_ms()}
+    print(f"\n== {name}")
     yield figures
     figures["load_after"] = load()
-    print(f"load after: {figures['load_after']:.2f}")
+    before, after = figures["load_before"], figures["load_after"]
+    print(f"load {before:.2f} before, {after:.2f} after;", end=" ")
+    print(f"the reference work took {figures['reference_ms']:.1f} ms of CPU")
     print(json.dumps(figures))
 
 
 def load() -> float:
     """Processes that ran or waited, averaged over the last minute."""
     return round(os.getloadavg()[0], 2)
+
+
+def reference_ms() -> float:
+    """CPU time of some fixed work: how fast this machine is while others use it, too."""
+    spent: list[float] = []
+    for _ in range(5):
+        begun_at = time.process_time()
+        sum(len({str(n): n}) for n in range(100_000))
+        spent.append((time.process_time() - begun_at) * 1000)
+    return round(statistics.median(spent), 1)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
