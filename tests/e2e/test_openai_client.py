@@ -1,10 +1,7 @@
 """The official client on the real small model: what it sees is what OpenAI's service would show."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from openai import BadRequestError, OpenAI
@@ -14,19 +11,12 @@ from tests.support import platform
 FOX = [{"role": "user", "content": "Write one sentence about a fox."}]
 
 
-def smollm2() -> Path:
-    """The demo model, where `make setup` put it."""
-    tool = platform.ROOT / "tools" / "demo_model.py"
-    found = subprocess.run([sys.executable, str(tool)], check=True, capture_output=True, text=True)
-    return Path(found.stdout.strip())
-
-
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
     folder = tmp_path_factory.mktemp("smollm2")
     flags = ("-np", "8", "-c", "8192", "-a", "smol")
     with (
-        platform.serve(folder, smollm2(), *flags) as session,
+        platform.serve(folder, platform.demo_model(), *flags) as session,
         platform.openai_client(platform.url_of(session)) as found,
     ):
         yield found

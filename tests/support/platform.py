@@ -1,6 +1,7 @@
 """The whole platform for tests: `llamatape serve` in a process of its own, found by its first line."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +13,13 @@ from tests.support.processes import Session
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ROOT / "tests" / "models" / "stories-tiny.gguf"
 SERVE = (sys.executable, "-P", "-m", "services.cli", "serve")
+
+
+def demo_model() -> Path:
+    """SmolLM2-135M-Instruct, where `make setup` put it."""
+    tool = ROOT / "tools" / "demo_model.py"
+    found = subprocess.run([sys.executable, str(tool)], check=True, capture_output=True, text=True)
+    return Path(found.stdout.strip())
 
 
 def serve(folder: Path, model: Path = TINY, *flags: str) -> Session:
