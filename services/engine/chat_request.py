@@ -13,7 +13,8 @@ _CONTINUED_FIELDS = ("content", "reasoning_content")
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
     """continues: None, or which field of the last message the answer goes on with: "auto", "content"
-    or "reasoning_content". kwargs: further variables of the template."""
+    or "reasoning_content". kwargs: further variables of the template. named_tool: the one that must be
+    called. parallel_tool_calls: None where the template's ability decides."""
 
     messages: list[JsonObject]
     tools: list[JsonObject]
@@ -22,6 +23,8 @@ class ChatRequest:
     enable_thinking: bool
     continues: str | None
     kwargs: JsonObject
+    named_tool: str = ""
+    parallel_tool_calls: bool | None = None
 
     def turns_and_answer(self) -> tuple[list[JsonObject], JsonObject | None]:
         """The closed turns, and the message that the answer continues."""
@@ -57,10 +60,14 @@ def read_chat(body: JsonObject, *, prefill_assistant: bool) -> ChatRequest:
             "Cannot continue an assistant message that contains tool calls.", "messages"
         )
     kwargs, thinks = _kwargs(body)
+    tools = read_tools(body.get("tools"))
+    choice, named = _tool_choice(body.get("tool_choice"), tools)
     return ChatRequest(
         messages=messages,
-        tools=read_tools(body.get("tools")),
-        tool_choice=_tool_choice(body.get("tool_choice")),
+        tools=tools,
+        tool_choice=choice,
+        named_tool=named,
+        parallel_tool_calls=_parallel(body),
         add_generation_prompt=opens,
         enable_thinking=thinks,
         continues=continues,
@@ -93,17 +100,33 @@ def _ends_with_answer(messages: list[JsonObject]) -> bool:
     return True
 
 
-def _tool_choice(value: object) -> str:
-    """auto, none or required; a named function counts as required."""
+def _parallel(body: JsonObject) -> bool | None:
+    if body.get("parallel_tool_calls") is None:
+        return None
+    return _boolean(body, "parallel_tool_calls", default=True)
+
+
+def _tool_choice(value: object, tools: list[JsonObject]) -> tuple[str, str]:
+    """auto, none or required, and the function that it names: required, too."""
     if value is None:
-        return "auto"
+        return "auto", ""
     if isinstance(value, dict):
-        return "required"
+        return "required", _named_tool(cast("JsonObject", value), tools)
     if value not in TOOL_CHOICES:
         raise RequestError.invalid(
             f"Field 'tool_choice': use one of {', '.join(TOOL_CHOICES)}", "tool_choice"
         )
-    return cast("str", value)
+    return cast("str", value), ""
+
+
+def _named_tool(choice: JsonObject, tools: list[JsonObject]) -> str:
+    function: Any = choice.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    if any(tool["function"]["name"] == name for tool in tools):
+        return str(name)
+    raise RequestError.invalid(
+        "Field 'tool_choice': it must name one of the functions in 'tools'", "tool_choice"
+    )
 
 
 def _kwargs(body: JsonObject) -> tuple[JsonObject, bool]:

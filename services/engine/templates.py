@@ -24,7 +24,7 @@ from services.engine.errors import TemplateUnusable
 from services.engine.messages import JsonObject, for_template, text_of
 from services.engine.output_format.derive import Derived, derive
 from services.engine.output_format.generic import with_instructions
-from services.engine.output_format.history import opening, reopening, with_thoughts
+from services.engine.output_format.history import opening, reopening, with_ids, with_thoughts
 from services.engine.sandbox import ChatEnvironment, clock_of, render_bounded
 from services.engine.template_bounds import budget
 from services.engine.template_caps import Caps, preserve_reasoning, probe, reasoning_effort
@@ -121,6 +121,8 @@ class JinjaTemplate:
             messages = with_instructions(messages, chat.tools)
         shaped = for_template(messages, self.caps, keeps_developer=HAS_CHANNELS in self.source)
         shaped = with_thoughts(shaped, self.derived.thought_field)
+        calls = self.derived.format.calls
+        shaped = with_ids(shaped, calls.id_chars if calls else 0)
         if HAS_CHANNELS in self.source:
             shaped = [_thoughts_or_content(message) for message in shaped]
         return shaped

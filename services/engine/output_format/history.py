@@ -1,5 +1,6 @@
 """Earlier turns and the beginning of an answer, written as the model itself would. Pure."""
 
+from hashlib import sha256
 from typing import NamedTuple
 
 from schemas.output_format import OutputFormat
@@ -29,6 +30,39 @@ def _moved(message: JsonObject, field: str) -> JsonObject:
     return {name: item for name, item in message.items() if name != "reasoning_content"} | {
         "content": parts
     }
+
+
+def with_ids(messages: list[JsonObject], n_chars: int) -> list[JsonObject]:
+    """Ids of calls, and of their results, in the length that the template demands (0: any will do).
+
+    Missing ones are made up; results without one belong to the calls before them, in order.
+    """
+    if not n_chars:
+        return messages
+    shaped: list[JsonObject] = []
+    open_ids: list[str] = []
+    for number, message in enumerate(messages):
+        if calls := message.get("tool_calls"):
+            open_ids = [
+                _fitting(call.get("id") or f"{number}/{place}", n_chars)
+                for place, call in enumerate(calls)
+            ]
+            named = [call | {"id": own} for call, own in zip(calls, open_ids, strict=True)]
+            shaped.append(message | {"tool_calls": named})
+        elif message["role"] == "tool":
+            given = message.get("tool_call_id")
+            own = _fitting(given or next(iter(open_ids), str(number)), n_chars)
+            open_ids = [known for known in open_ids if known != own]
+            shaped.append(message | {"tool_call_id": own})
+        else:
+            shaped.append(message)
+    return shaped
+
+
+def _fitting(text: str, n_chars: int) -> str:
+    if len(text) == n_chars and text.isalnum():
+        return text
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:n_chars]
 
 
 class Opening(NamedTuple):

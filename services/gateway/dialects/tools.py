@@ -1,5 +1,7 @@
 """The tools of a chat: shape only; what a model makes of them is the template's matter."""
 
+from typing import cast
+
 from schemas.errors import RequestError
 from services.gateway.dialects.fields import (
     JsonObject,
@@ -34,12 +36,26 @@ def _check_tool(tool: JsonObject | None, place: str) -> None:
     optional_object(function, "parameters", f"{place}.function.parameters")
 
 
-def tool_choice(value: object) -> str:
-    """One of TOOL_CHOICES; as in llama-server, an object that names a function counts as auto."""
-    if value is None or isinstance(value, dict):
+def tool_choice(value: object) -> object:
+    """One of TOOL_CHOICES, or an object that names the function to be called. Raises RequestError."""
+    if value is None:
         return "auto"
+    if isinstance(value, dict):
+        return _named(cast(JsonObject, value))
     if value not in TOOL_CHOICES:
         raise RequestError.invalid(
             f"Invalid tool_choice: use one of {', '.join(TOOL_CHOICES)}", "tool_choice"
         )
-    return str(value)
+    return value
+
+
+def _named(choice: JsonObject) -> JsonObject:
+    function = optional_object(choice, "function", "tool_choice.function")
+    if choice.get("type") != "function" or function is None:
+        raise RequestError.invalid(
+            "Invalid tool_choice: an object must be of the type function and name one",
+            "tool_choice",
+        )
+    if optional_string(function, "name", "tool_choice.function.name") is None:
+        raise RequestError.invalid("Missing tool_choice.function.name", "tool_choice")
+    return choice

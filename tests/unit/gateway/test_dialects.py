@@ -147,8 +147,10 @@ def test_constraints_that_exclude_each_other() -> None:
 def test_tool_choices() -> None:
     assert chat()["tool_choice"] == "auto"
     assert chat(tool_choice="required")["tool_choice"] == "required"
-    assert chat(tool_choice={"type": "function"})["tool_choice"] == "auto"
-    refusal(chat, tool_choice="sometimes")
+    named = {"type": "function", "function": {"name": "f"}}
+    assert chat(tool_choice=named)["tool_choice"] == named
+    for wrong in ("sometimes", {"type": "function"}, {"type": "function", "function": {"name": 1}}):
+        refusal(chat, tool_choice=wrong)
 
 
 @pytest.mark.parametrize(
