@@ -28,6 +28,7 @@ MAX_STACKS = 200_000
 MAX_STATES = 50_000
 START_WORK = 100_000
 ASCII_END = 0x80
+SURROGATES = (0xD800, 0xDFFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,8 @@ class Automaton:
         """Inside a character, if any that begins so is allowed."""
         shift = 6 * n_missing
         low, high = begun << shift, (begun + 1 << shift) - 1
+        if SURROGATES[0] <= low and high <= SURROGATES[1]:
+            return None
         low = max(low, (0, 0x80, 0x800, 0x10000)[n_missing])
         left = tuple(s for s in stacks if self._can_begin(s, low, min(high, MAX_CODE_POINT)))
         return self._state(Key(left, begun, n_missing)) if left else None

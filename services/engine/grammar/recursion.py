@@ -32,14 +32,25 @@ def _called(program: Program, position: int) -> tuple[int, int]:
 
 def find_nullable(program: Program) -> list[bool]:
     """By rule: whether it may consume nothing."""
-    nullable = [False] * len(program.alternatives)
+    return _derive(program, may_consume=False)
+
+
+def find_endable(program: Program) -> list[bool]:
+    """By rule: whether it can ever come to its end."""
+    return _derive(program, may_consume=True)
+
+
+def _derive(program: Program, *, may_consume: bool) -> list[bool]:
+    """By rule: whether one of its alternatives needs only rules for which the same holds, and
+    characters only if it may consume."""
+    holds = [False] * len(program.alternatives)
     owners: list[int] = []
     n_left: list[int] = []
     waiting: dict[int, list[int]] = {}
     found: list[int] = []
     for rule, starts in enumerate(program.alternatives):
         for start in starts:
-            needs = _needs(program, start)
+            needs = _needs(program, start, may_consume=may_consume)
             if needs is None:
                 continue
             for need in needs:
@@ -50,25 +61,25 @@ def find_nullable(program: Program) -> list[bool]:
                 found.append(rule)
     while found:
         rule = found.pop()
-        if nullable[rule]:
+        if holds[rule]:
             continue
-        nullable[rule] = True
+        holds[rule] = True
         for alternative in waiting.get(rule, ()):
             n_left[alternative] -= 1
             if n_left[alternative] == 0:
                 found.append(owners[alternative])
-    return nullable
+    return holds
 
 
-def _needs(program: Program, start: int) -> list[int] | None:
-    """The rules that must be nullable for an alternative to be; None: it never is."""
+def _needs(program: Program, start: int, *, may_consume: bool) -> list[int] | None:
+    """The rules that must hold for an alternative to hold; None: it never does."""
     needs: list[int] = []
     position = start
     while position != END:
         rule, n_min = _called(program, position)
-        if rule < 0:
+        if rule < 0 and not may_consume:
             return None
-        if n_min > 0:
+        if rule >= 0 and n_min > 0:
             needs.append(rule)
         position = program.nexts[position]
     return needs

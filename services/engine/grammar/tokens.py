@@ -139,7 +139,8 @@ def _strays(piece: bytes) -> Iterator[int]:
     i = 0
     while i < len(piece):
         n = _length(piece[i])
-        if n == 0 or any(byte >> 6 != 0b10 for byte in piece[i + 1 : i + n]):
+        is_surrogate = piece[i] == 0xED and piece[i + 1 : i + 2] >= b"\xa0"
+        if n == 0 or is_surrogate or any(byte >> 6 != 0b10 for byte in piece[i + 1 : i + n]):
             yield i
             n = 1
         i += n
