@@ -67,6 +67,8 @@ def _sampling(values: Values) -> Sampling:
         ignore_eos=get(values, "ignore_eos", bool),
         grammar=text_or_file(values, "grammar", "grammar_file"),
         backend_sampling=get(values, "backend_sampling", bool),
+        reasoning_budget_tokens=get(values, "reasoning_budget", int),
+        reasoning_budget_message=get(values, "reasoning_budget_message", str),
     )
 
 

@@ -85,13 +85,19 @@ def _piece_json(token: int, piece: bytes, value: float, key: str) -> Json:
 
 def _whole_characters(piece: bytes) -> str:
     """The text of a piece: a character cut off at its end is left out, other bad bytes are replaced."""
-    for n_cut in range(min(4, len(piece) + 1)):
-        try:
-            return piece[: len(piece) - n_cut].decode()
-        except UnicodeDecodeError as error:
-            if error.reason != "unexpected end of data":
-                break
+    for n in range(1, min(4, len(piece)) + 1):
+        if n < _n_bytes(piece[-n]):
+            return piece[:-n].decode(errors="replace")
     return piece.decode(errors="replace")
+
+
+def _n_bytes(first: int) -> int:
+    """Length of the character that a byte begins; 1 where it begins none of several bytes."""
+    if first & 0xE0 == 0xC0:
+        return 2
+    if first & 0xF0 == 0xE0:
+        return 3
+    return 4 if first & 0xF8 == 0xF0 else 1
 
 
 def without_stop_word(probs: Sequence[TokenProbs], end: ChoiceEnd) -> int:
