@@ -7,6 +7,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.edge.cors_policy import ALLOW_ORIGIN, CorsPolicy
 
 
+class Cased(bytes):
+    """A header's name in the case of llama-server's, which some clients of its kind insist on.
+
+    HTTP does not care, and uvicorn writes every name in lower case: this one stays as it is.
+    """
+
+    def lower(self) -> "Cased":
+        return self
+
+
 def install_cors(app: Starlette, policy: CorsPolicy | None = None) -> None:
     """Answer every OPTIONS request, and tell `policy` on every other answer.
 
@@ -39,14 +49,14 @@ class CorsMiddleware:
                 headers = MutableHeaders(scope=message)
                 if self._policy.reflects:
                     headers.add_vary_header("Origin")
-                headers.raw.append((ALLOW_ORIGIN.encode(), allowed.encode("latin-1")))
+                headers.raw.append((Cased(ALLOW_ORIGIN, "ascii"), allowed.encode("latin-1")))
             await send(message)
 
         return send_with_origin
 
 
 async def _answer(headers: dict[str, str], send: Send) -> None:
-    # Names in the case of llama-server's: some clients of its kind compare them letter by letter.
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    raw = [(Cased(name, "ascii"), value.encode("latin-1")) for name, value in headers.items()]
+    raw += [(b"content-type", b"text/html"), (b"content-length", b"0")]
     await send({"type": "http.response.start", "status": 200, "headers": raw})
     await send({"type": "http.response.body", "body": b""})

@@ -33,8 +33,6 @@ class CorsPolicy:
     def preflight(self, origin: str | None) -> dict[str, str]:
         """Headers of the answer to OPTIONS."""
         headers = {
-            "Content-Type": "text/html",
-            "Content-Length": "0",
             "Access-Control-Allow-Credentials": "true" if self.allows_credentials else "false",
             "Access-Control-Allow-Methods": self.methods,
             "Access-Control-Allow-Headers": self.headers,

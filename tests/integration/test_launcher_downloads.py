@@ -88,6 +88,8 @@ def test_a_repository_is_downloaded_served_and_recorded(
         assert client.get("/props").json()["model_path"].endswith("/stories-F16.gguf")
         answer = client.post("/completion", json={"prompt": "Once", "n_predict": 4})
         assert answer.json()["model"] == f"{REPO}:f16"
+        told = client.options("/completion", headers={"Origin": "http://a.b"}).headers.raw
+        assert (b"Access-Control-Allow-Origin", b"http://a.b") in told
     assert hub.asked[0].headers["authorization"] == "Bearer hf_secret"
     environments = (Path(f"/proc/{pid}/environ").read_bytes() for pid in session.members())
     assert not any(b"hf_secret" in text for text in environments)
