@@ -12,6 +12,7 @@ from services.engine.grammar.errors import TokenRefused
 from services.engine.grammar.gbnf import parse
 from services.engine.grammar.program import Program
 from services.engine.grammar.tokens import Ids, TokenTable
+from services.engine.grammar.triggers import Triggers, Watch
 
 WORK_AT_ONCE = 400_000
 """Most stacks that one choice may have looked at in a step: about half a second."""
@@ -105,22 +106,19 @@ class Constraint:
 
     def accept(self, token: int) -> None:
         """Take a token. Raises TokenRefused."""
-        self._work = min(self._work + WORK_PER_TOKEN, WORK_AT_ONCE)
-        if not self.allows(token):
-            raise TokenRefused(f"the grammar does not allow token {token} here")
-        if token in self._grammar.table.end_ids:
-            return
-        after = self._metered(lambda: self._after(token))
-        if after is not None:
-            self._state = after
-        self._move_on()
+        if token not in self._grammar.table.end_ids:
+            self.accept_piece(token, self._grammar.table.pieces[token])
+        elif not self._state.can_end:
+            raise TokenRefused("the grammar does not allow an end here")
 
-    def accept_text(self, data: bytes) -> None:
-        """Take bytes that came before the grammar began to count. Raises TokenRefused."""
-        after = self._metered(lambda: self._automaton.feed(self._state, data))
+    def accept_piece(self, token: int, piece: bytes) -> None:
+        """Take a token that is no end, or what is left of it. Raises TokenRefused."""
+        self._work = min(self._work + WORK_PER_TOKEN, WORK_AT_ONCE)
+        after = self._metered(lambda: self._after(token, piece))
         if after is None:
-            raise TokenRefused("the text does not fit the grammar")
+            raise TokenRefused(f"the grammar does not allow token {token} here")
         self._state = after
+        self._move_on()
 
     def _metered(self, work: Callable[[], T]) -> T:
         """Do something with the automaton on this choice's account."""
@@ -135,11 +133,11 @@ class Constraint:
     def _may_follow(self, token: int) -> bool:
         if token in self._grammar.table.end_ids:
             return self._state.can_end
-        return self._after(token) is not None
+        return self._after(token, self._grammar.table.pieces[token]) is not None
 
-    def _after(self, token: int) -> State | None:
+    def _after(self, token: int, piece: bytes) -> State | None:
         """The state after a token that is no end."""
-        automaton, piece = self._automaton, self._grammar.table.pieces[token]
+        automaton = self._automaton
         by_text = None
         if token not in self._hidden and piece and 0 not in piece:
             by_text = automaton.feed(self._state, piece)
@@ -165,6 +163,36 @@ class Constraint:
             newest.limit = newest.work + WORK_AT_ONCE
             self._state = newest.adopt(self._state, self._automaton)
             self._automaton = newest
+
+
+class LazyConstraint:
+    """A constraint that begins with the first trigger in the output. See Constraint."""
+
+    def __init__(self, grammar: Grammar, triggers: Triggers, hidden: Collection[int] = ()) -> None:
+        self._grammar = grammar
+        self._hidden = hidden
+        self._watch = Watch(triggers)
+        self._constraint: Constraint | None = None
+
+    def allows(self, token: int) -> bool:
+        return self._constraint is None or self._constraint.allows(token)
+
+    def allowed(self) -> Ids:
+        """Only to be called where a token was not allowed."""
+        assert self._constraint is not None, "nothing is refused before a trigger"
+        return self._constraint.allowed()
+
+    def accept(self, token: int) -> None:
+        """Take a token. Raises TokenRefused, also for what came with the trigger."""
+        if self._constraint is not None:
+            self._constraint.accept(token)
+            return
+        seen = self._watch.feed(token, self._grammar.table.pieces[token])
+        if seen is None:
+            return
+        self._constraint = Constraint(self._grammar, self._hidden)
+        for piece in seen:
+            self._constraint.accept_piece(*piece)
 
 
 def _shown(n_vocab: int, hidden: Collection[int]) -> npt.NDArray[np.bool_]:

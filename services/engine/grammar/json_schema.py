@@ -65,16 +65,28 @@ _NEEDS = {
 
 def to_grammar(schema: object) -> str:
     """GBNF for the JSON texts that a schema allows. Raises SchemaInvalid."""
-    check_size(schema)
-    if not isinstance(schema, dict):
-        raise SchemaInvalid("a schema must be an object")
-    text = Converter(cast("dict[str, Any]", schema)).run()
-    _check(text)
+    rules = Rules()
+    add_schema(rules, rules.reserve("root"), schema)
+    text = rules.text()
+    check_grammar(text)
     return text
 
 
-def _check(text: str) -> None:
-    """What only the whole grammar shows: schemas that refer to themselves without end."""
+def add_schema(rules: Rules, name: str, schema: object) -> None:
+    """Write the rule `name`, which is reserved, and what it needs, so that it stands for the schema.
+
+    Several schemas may share a grammar. Raises SchemaInvalid; what only the whole grammar shows is
+    left to `check_grammar`.
+    """
+    check_size(schema)
+    if not isinstance(schema, dict):
+        raise SchemaInvalid("a schema must be an object")
+    Converter(rules, cast("dict[str, Any]", schema)).run(name)
+
+
+def check_grammar(text: str) -> None:
+    """Raises SchemaInvalid for what only the whole grammar shows: schemas that refer to themselves
+    without end."""
     try:
         program = parse(text)
         can_start = bool(Automaton(program).start.key.stacks)
@@ -89,20 +101,19 @@ def _check(text: str) -> None:
 class Converter:
     """Turns one document into rules."""
 
-    def __init__(self, schema: dict[str, Any]) -> None:
+    def __init__(self, rules: Rules, schema: dict[str, Any]) -> None:
+        self.rules = rules
         self._document = Document(schema)
-        self.rules = Rules()
         self._names: dict[tuple[int, ...], str] = {}
         self._todo: deque[tuple[str, tuple[Node, ...]]] = deque()
         self._objects = Objects(self)
         self._arrays = Arrays(self)
 
-    def run(self) -> str:
-        self.rules.reserve("root")
-        self._define("root", (self._document.root,))
+    def run(self, name: str) -> None:
+        """Write the rule `name` for the document, and all that it needs."""
+        self._define(name, (self._document.root,))
         while self._todo:
             self._define(*self._todo.popleft())
-        return self.rules.text()
 
     def name(self, conjunction: Sequence[Node], hint: str) -> str:
         """The rule for schemas that all hold; built later. No schema: any value."""
