@@ -14,9 +14,11 @@ from services.engine.protocol import (
     Cancel,
     ChoiceJob,
     Command,
+    Control,
     Emitted,
     Ended,
     Output,
+    ReasoningEnded,
     SlotsStarted,
     Stop,
 )
@@ -43,7 +45,8 @@ class ScriptedModel:
 
 
 class OneLetter:
-    """A choice whose every token is the letter a. Seed 13 cannot be sampled, seed 14 not be opened."""
+    """A choice whose every token is the letter a. Seed 13 cannot be sampled, seed 14 not be opened,
+    seed 15 thinks."""
 
     closed = 0
 
@@ -57,6 +60,9 @@ class OneLetter:
         if self.choice.job.seed == 13:
             raise ZeroDivisionError
         return self.choice.take(Sampled(id=7, piece=b"a", is_eog=False), clock_us)
+
+    def end_reasoning(self) -> bool:
+        return self.choice.job.seed == 15
 
     def close(self) -> None:
         OneLetter.closed += 1
@@ -124,6 +130,16 @@ def test_a_full_cache_takes_from_the_idle_first() -> None:
 def test_a_full_cache_with_nobody_idle_costs_the_largest() -> None:
     outputs = run(ScriptedModel(FULL), [GOOD, other()])
     assert ends(outputs) == {"good": Ended, "other": Broken}
+
+
+def test_an_ordered_end_of_reasoning_is_reported_where_there_is_any() -> None:
+    order = [Control(generation_id=name, action="reasoning_end") for name in ("good", "other", "x")]
+    outputs = run(ScriptedModel(), [GOOD, other(seed=15)], [], [*order])
+    (ended,) = [o for o in outputs if isinstance(o, ReasoningEnded)]
+    assert (ended.generation_id, ended.choice) == ("other", 0)
+    before = outputs[: outputs.index(ended)]
+    n_before = sum(isinstance(o, Emitted) and o.generation_id == "other" for o in before)
+    assert ended.index == n_before > 0
 
 
 def test_every_choice_is_closed() -> None:
