@@ -18,6 +18,7 @@ from schemas.events import (
     Event,
     Failed,
     Finished,
+    Progress,
     Released,
     Requested,
     Shifted,
@@ -115,7 +116,9 @@ def _apply_tokens(state: Generation, event: Tokens) -> Generation:
 class ChoiceTokens:
     """Everything that one choice's log says. ids, texts, draws, xtc_draws: per token.
 
-    mu: the sampler's last state. elapsed_us: generating time of all attempts so far, prompt_us: prefill time of the first one.
+    mu: the sampler's last state. start: of the attempt that brought the first token, or of the last one
+    if none has. progress: how many prompt tokens were done after each decode call of that attempt but
+    the last. elapsed_us: generating time of all attempts so far, prompt_us: prefill time of the first.
     """
 
     ids: list[int] = field(default_factory=list[int])
@@ -124,6 +127,7 @@ class ChoiceTokens:
     xtc_draws: list[int] = field(default_factory=list[int])
     mu: float | None = None
     start: ChoiceStart | None = None
+    progress: list[int] = field(default_factory=list[int])
     elapsed_us: int = 0
     prompt_us: int = 0
     shifts: list[Shifted] = field(default_factory=list[Shifted])
@@ -142,8 +146,9 @@ def collect(events: Iterable[Event]) -> dict[int, ChoiceTokens]:
             case Started():
                 attempt_us = {}
                 for start in event.choices:
-                    choice = choices.setdefault(start.choice, ChoiceTokens())
-                    choice.start = choice.start or start
+                    _collect_start(choices.setdefault(start.choice, ChoiceTokens()), start)
+            case Progress():
+                _collect_progress(choices.setdefault(event.choice, ChoiceTokens()), event)
             case Tokens():
                 choice = choices.setdefault(event.choice, ChoiceTokens())
                 if event.index == len(choice.ids) and choice.end is None:
@@ -156,6 +161,17 @@ def collect(events: Iterable[Event]) -> dict[int, ChoiceTokens]:
             case _:
                 pass
     return choices
+
+
+def _collect_start(choice: ChoiceTokens, start: ChoiceStart) -> None:
+    """How the prompt was decoded matters of the attempt that generated from it."""
+    if not choice.ids:
+        choice.start, choice.progress = start, []
+
+
+def _collect_progress(choice: ChoiceTokens, event: Progress) -> None:
+    if not choice.ids and event.n_processed < event.n_total:
+        choice.progress.append(event.n_processed)
 
 
 def _collect_tokens(choice: ChoiceTokens, event: Tokens, before_us: int | None) -> None:

@@ -3,21 +3,25 @@
 A batch is at most one ubatch, so that nobody waits longer than that. From 64 rows the CPU backend
 attends with another kernel, whose results differ; so prompt chunks of 64 rows and more never share a
 batch with decode rows or small chunks, and what a slot computes does not depend on its neighbours
-(below 512 KV cells, with quantized weights, but for the place of its cells).
+(below 512 KV cells, with quantized weights, but for the place of its cells). Where others generate,
+long prompts are decoded in pieces, see PrefillBudget; the log's `progress` events say in which.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from services.engine.checkpoint_maker import CheckpointMaker
+from services.engine.prefill_budget import PrefillBudget
 from services.engine.slots import Slot, SlotTable
 
 DECODED = 0
 KV_FULL = 1
 """Results of a decode call; any other number is a failure."""
-PREFILL_BUDGET = 1
-"""Batches of large prompt chunks between two decode batches, while others generate."""
 SMALL_ROWS = 63
 """Most rows of a batch that the CPU backend computes with the kernel of single tokens."""
+UNLIMITED = 1 << 30
+LEAST_ROOM = 8
+"""So many prompt tokens find a place beside decode rows, however many these are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,33 +49,41 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Advance:
-    """What a decoded batch brought one slot. n_cached: tokens that it holds now. row: the batch row
-    to sample its next token from, if it has one."""
+    """What a decoded batch brought one slot. n_done: tokens of its work that have been decoded, or were
+    found. row: the batch row to sample its next token from, if it has one."""
 
     slot: int
     is_prompt: bool
-    n_cached: int
+    n_done: int
     row: int | None
 
 
 class Batcher:
     """Plans batches and notes what they brought. max_rows: of one batch."""
 
-    def __init__(self, table: SlotTable, *, max_rows: int, prefill_budget: int) -> None:
+    def __init__(
+        self,
+        table: SlotTable,
+        *,
+        max_rows: int,
+        budget: PrefillBudget,
+        checkpoints: CheckpointMaker,
+    ) -> None:
         self._table = table
         self._max_rows = max_rows
         self._small_rows = min(SMALL_ROWS, max_rows)
-        self._prefill_budget = prefill_budget
-        self._n_prefills = 0
+        self._budget = budget
+        self._checkpoints = checkpoints
+        self._is_decoding_due = False
 
     def plan(self) -> Batch | None:
-        """Decode rows with the chunks that fit beside them, or large chunks; None: nothing to do."""
+        """Decode rows with the pieces that fit beside them, or large chunks; None: nothing to do."""
         decoding = [slot for slot in self._table.slots if slot.is_generating]
         prefilling = self._prefilling()
-        if prefilling and self._is_turn_of_prefill(prefilling[0], len(decoding)):
-            return Batch(parts=tuple(self._prefill_parts(prefilling)))
-        parts = [_decode_part(slot) for slot in decoding]
-        parts += _pack(prefilling, self._small_rows - len(parts))
+        if decoding:
+            parts = self._parts_beside(decoding, prefilling)
+        else:
+            parts = self._prefill_parts(prefilling, UNLIMITED)
         return Batch(parts=tuple(parts)) if parts else None
 
     def _prefilling(self) -> list[Slot]:
@@ -79,23 +91,50 @@ class Batcher:
         slots = [slot for slot in self._table.slots if slot.next_chunk]
         return sorted(slots, key=lambda slot: slot.working().turn)
 
-    def _is_turn_of_prefill(self, first: Slot, n_decoding: int) -> bool:
-        """Whether `first` does not fit beside the decode rows, and may go before them."""
-        if first.next_chunk <= self._small_rows - n_decoding:
-            return False
-        return not n_decoding or self._n_prefills < self._prefill_budget
+    def _parts_beside(self, decoding: list[Slot], prefilling: list[Slot]) -> list[Part]:
+        """What is too large to go beside decode rows goes before them, every other time."""
+        room, size = self._room(len(decoding)), self._budget.size
+        if size <= SMALL_ROWS:
+            size = min(size, max(room, 1))
+        if prefilling and not self._is_decoding_due and self._rows(prefilling[0], size) > room:
+            return self._prefill_parts(prefilling, size)
+        parts = [decode_part(slot) for slot in decoding]
+        return parts if self._budget.is_probing else parts + self._pack(prefilling, room, size)
 
-    def _prefill_parts(self, prefilling: list[Slot]) -> list[Part]:
-        if prefilling[0].next_chunk <= SMALL_ROWS:
-            return _pack(prefilling, self._small_rows)
-        large = [slot for slot in prefilling if slot.next_chunk > SMALL_ROWS]
-        return _pack(large, self._max_rows)
+    def _room(self, n_decoding: int) -> int:
+        room = max(self._small_rows - n_decoding, LEAST_ROOM)
+        return min(room, self._max_rows - n_decoding)
 
-    def commit(self, batch: Batch) -> tuple[Advance, ...]:
-        """Note that `batch` was decoded. Slots to be sampled now wait for their token."""
-        has_decoded = any(not part.is_prompt for part in batch.parts)
-        is_delay = not has_decoded and any(slot.is_generating for slot in self._table.slots)
-        self._n_prefills = self._n_prefills + 1 if is_delay else 0
+    def _prefill_parts(self, prefilling: list[Slot], size: int) -> list[Part]:
+        """Pieces like the first one, small or large. size: of all those that need not stay whole."""
+        if prefilling and self._rows(prefilling[0], size) > SMALL_ROWS:
+            return self._pack(prefilling, self._max_rows, size, least=SMALL_ROWS + 1)
+        return self._pack(prefilling, self._small_rows, size)
+
+    def _rows(self, slot: Slot, size: int) -> int:
+        """Rows of the slot's next piece: its whole chunk, or `size` of it."""
+        work = slot.working()
+        is_whole = work.is_repeated or work.n_new <= self._budget.n_short
+        return slot.next_chunk if is_whole else min(slot.next_chunk, size)
+
+    def _pack(self, slots: list[Slot], room: int, size: int, least: int = 1) -> list[Part]:
+        """The next pieces of as many `slots` as fit into `room` rows, in order; `size` is for all."""
+        parts: list[Part] = []
+        for slot in slots:
+            n_rows = self._rows(slot, size)
+            if least <= n_rows <= room:
+                parts.append(prompt_part(slot, n_rows))
+                room -= n_rows
+                size = max(0, size - n_rows)
+        return parts
+
+    def commit(self, batch: Batch, elapsed_us: int = 0) -> tuple[Advance, ...]:
+        """Note that `batch` was decoded, and how long it took. Slots to be sampled now wait for that."""
+        n_prompt = sum(len(part.ids) for part in batch.parts if part.is_prompt)
+        n_decoding = batch.n_rows - n_prompt
+        self._budget.note(n_decoding, n_prompt, elapsed_us)
+        is_waited_for = any(slot.is_generating for slot in self._table.slots)
+        self._is_decoding_due = not n_decoding and is_waited_for
         advances: list[Advance] = []
         n_rows = 0
         for part in batch.parts:
@@ -109,16 +148,23 @@ class Batcher:
         slot.cached.extend(part.ids)
         work.next_id = None
         row = last_row if part.is_sampled else None
-        advance = Advance(
-            slot=slot.id, is_prompt=part.is_prompt, n_cached=len(slot.cached), row=row
-        )
-        if not part.is_prompt:
-            return [advance]
+        if part.is_prompt:
+            self._advance_prompt(slot, len(part.ids))
+        advance = Advance(slot=slot.id, is_prompt=part.is_prompt, n_done=work.n_done, row=row)
+        return [advance, *self._lead(slot, row)] if part.is_prompt else [advance]
+
+    def _advance_prompt(self, slot: Slot, n_rows: int) -> None:
+        work = slot.working()
         work.turn = self._table.tick()
-        work.chunks.popleft()
+        work.n_done += n_rows
+        work.chunks[0] -= n_rows
+        if not work.chunks[0]:
+            work.chunks.popleft()
+        self._checkpoints.on_advance(slot)
+        while work.shifts and work.shifts[0].at == work.n_done:
+            self._table.shift(slot, work.shifts.popleft())
         if not work.chunks:
             work.next_id = work.resume_id
-        return [advance, *self._lead(slot, row)]
 
     def _lead(self, leader: Slot, row: int | None) -> list[Advance]:
         """A complete prompt is copied to the leader's followers, who sample from the same row."""
@@ -128,28 +174,25 @@ class Batcher:
         for slot in followers:
             self._table.memory.copy(leader.id, slot.id)
             slot.cached = list(leader.cached)
-        n_cached = len(leader.cached)
-        return [Advance(slot=s.id, is_prompt=True, n_cached=n_cached, row=row) for s in followers]
+        n_done = leader.working().n_done
+        return [Advance(slot=s.id, is_prompt=True, n_done=n_done, row=row) for s in followers]
 
 
-def _pack(slots: list[Slot], room: int) -> list[Part]:
-    """The next chunks of as many `slots` as fit into `room` rows, each whole, in order."""
-    parts: list[Part] = []
-    for slot in slots:
-        if slot.next_chunk <= room:
-            parts.append(_prompt_part(slot))
-            room -= slot.next_chunk
-    return parts
+def prompt_part(slot: Slot, n_rows: int) -> Part:
+    """The next `n_rows` of its current chunk."""
+    work = slot.working()
+    is_last = len(work.chunks) == 1 and n_rows == work.chunks[0]
+    return Part(
+        slot=slot.id,
+        start=len(slot.cached),
+        ids=work.tokens[work.n_done : work.n_done + n_rows],
+        is_sampled=is_last and work.resume_id is None,
+        is_prompt=True,
+    )
 
 
-def _prompt_part(slot: Slot) -> Part:
-    work, start = slot.working(), len(slot.cached)
-    ids = work.tokens[start : start + work.chunks[0]]
-    is_sampled = len(work.chunks) == 1 and work.resume_id is None
-    return Part(slot=slot.id, start=start, ids=ids, is_sampled=is_sampled, is_prompt=True)
-
-
-def _decode_part(slot: Slot) -> Part:
+def decode_part(slot: Slot) -> Part:
+    """The token that was sampled for it."""
     next_id = slot.working().next_id
     assert next_id is not None, "only generating slots are asked"
     return Part(

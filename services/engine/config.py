@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from schemas.params import Params
+from services.engine.caching import Caching
 from services.engine.options import ContextOptions, ModelOptions
 from services.engine.simulation import Simulation
 
@@ -22,8 +23,9 @@ class EngineSettings:
     a log is continued, fast (32 at a time) or exact (one by one). drain_grace_s: how long running work
     may go on after SIGTERM before it is handed over. is_verbose: llama.cpp's log goes to stderr.
     simulate: decode without weights; model_path may be empty then. cpus: cores of the decoder, () for
-    all. model, context: further options of llama.cpp. template_kwargs: JSON object of variables that a
-    chat does not set. prefill_assistant: a last assistant message is continued.
+    all. model, context: further options of llama.cpp. caching: how slots share and keep the KV cache.
+    template_kwargs: JSON object of variables that a chat does not set. prefill_assistant: a last
+    assistant message is continued.
     """
 
     engine: str
@@ -50,5 +52,6 @@ class EngineSettings:
     cpus: tuple[int, ...] = ()
     model: ModelOptions = field(default_factory=ModelOptions)
     context: ContextOptions = field(default_factory=ContextOptions)
+    caching: Caching = field(default_factory=Caching)
     template_kwargs: str = "{}"
     prefill_assistant: bool = True

@@ -185,6 +185,7 @@ class DecoderProcess:
             cpus=settings.cpus,
             model=settings.model,
             context=settings.context,
+            caching=settings.caching,
         )
 
     def _on_frame(self, data: bytes) -> None:

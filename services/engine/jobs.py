@@ -1,6 +1,8 @@
 """From a log to what the decoder must do. Pure."""
 
-from schemas.events import Compat, Requested
+from itertools import pairwise
+
+from schemas.events import Compat, Requested, Shifted
 from schemas.generation import ChoiceTokens, Generation
 from schemas.params import RANDOM_SEED, Params
 from services.engine.protocol import Admit, ChoiceJob
@@ -32,9 +34,7 @@ def build_admit(
     ChoiceJob.
     """
     jobs = tuple(
-        _choice_job(
-            requested, choice, collected.get(choice) or ChoiceTokens(), seeds[choice], replay
-        )
+        _choice_job(requested, choice, collected, seeds[choice], replay)
         for choice in range(n_choices(requested))
         if choice not in collected or collected[choice].end is None
     )
@@ -44,9 +44,11 @@ def build_admit(
 
 
 def _choice_job(
-    requested: Requested, choice: int, tokens: ChoiceTokens, seed: int, replay: str
+    requested: Requested, choice: int, collected: dict[int, ChoiceTokens], seed: int, replay: str
 ) -> ChoiceJob:
+    tokens = collected.get(choice) or ChoiceTokens()
     start = tokens.start
+    leader = collected.get(choice - choice % requested.params.n_cmpl) or tokens
     return ChoiceJob(
         choice=choice,
         prompt=requested.prompts[choice // requested.params.n_cmpl].ids,
@@ -57,12 +59,36 @@ def _choice_job(
         xtc_draws=tuple(tokens.xtc_draws),
         mu=tokens.mu,
         controlled=tuple(event.index for event in tokens.controls),
-        chunks=() if start is None else start.chunks,
+        chunks=prompt_chunks(tokens, leader),
         n_cached_first=0 if start is None else start.n_cached,
+        shifts=known_shifts(tokens),
         replay=replay,
         spent_predicted_us=tokens.elapsed_us,
         spent_prompt_us=tokens.prompt_us,
     )
+
+
+def prompt_chunks(tokens: ChoiceTokens, leader: ChoiceTokens) -> tuple[int, ...]:
+    """In which pieces the prompt was decoded, after the cached tokens.
+
+    leader: the choice whose prompt was copied, or itself. `started` tells the plan, `progress` what
+    became of it where others were generating meanwhile.
+    """
+    if tokens.start is None:
+        return ()
+    if not leader.progress:
+        return tokens.start.chunks
+    bounds = (tokens.start.n_cached, *leader.progress, tokens.start.n_prompt)
+    return tuple(end - start for start, end in pairwise(bounds))
+
+
+def known_shifts(tokens: ChoiceTokens) -> tuple[Shifted, ...]:
+    """The shifts before the tokens that the log holds, or before the next one; each once.
+
+    One that comes later was logged by an attempt whose tokens were not: it will happen again.
+    """
+    known = {shift.index: shift for shift in tokens.shifts if shift.index <= len(tokens.ids)}
+    return tuple(known[index] for index in sorted(known))
 
 
 def may_continue(state: Generation, compat: Compat) -> bool:

@@ -21,7 +21,13 @@ from schemas.events import (
     Tokens,
     Usage,
 )
-from services.engine.protocol import Emitted, Ended, PromptProgress, ReasoningEnded
+from services.engine.protocol import (
+    ContextShifted,
+    Emitted,
+    Ended,
+    PromptProgress,
+    ReasoningEnded,
+)
 
 REASONING_END = "reasoning_end"
 """The action of `controlled`: the end of thinking is forced."""
@@ -127,6 +133,9 @@ class Outbox:
     def add_controlled(self, output: ReasoningEnded) -> None:
         event = Controlled(choice=output.choice, index=output.index, action=REASONING_END)
         self._events.append(event)
+
+    def add_shifted(self, output: ContextShifted) -> None:
+        self._events.append(output.shift)
 
     def add_end(self, output: Ended) -> None:
         self._builder(output.end.choice).end = output.end

@@ -5,9 +5,10 @@ frame; the decoder sends one `Report` per decode step, whatever happened in it, 
 """
 
 from schemas.errors import Problem
-from schemas.events import ChoiceEnd, ChoiceStart, TokenProbs
+from schemas.events import ChoiceEnd, ChoiceStart, Shifted, TokenProbs
 from schemas.params import Params
 from schemas.struct import Message, TaggedMessage
+from services.engine.caching import Caching
 from services.engine.options import ContextOptions, ModelOptions
 from services.engine.simulation import Simulation
 
@@ -15,15 +16,13 @@ from services.engine.simulation import Simulation
 class DecoderConfig(Message, frozen=True, kw_only=True):
     """First frame to a decoder: what to load. Sizes in tokens. n_ctx: over all slots, 0: the model's.
 
-    n_ctx_slot: most tokens of one slot (their sum may be more than n_ctx), 0: equal shares, see
-    `context_size`. n_threads 0: one per physical core (llama-server). simulate: keep time instead of
-    computing; model_path then says whose vocabulary it speaks, empty for a built-in one. cpus: numbers
-    of the cores to run on, () for all. model, context: further options of llama.cpp.
+    n_threads 0: one per physical core (llama-server). simulate: keep time instead of computing;
+    model_path then says whose vocabulary it speaks, empty for a built-in one. cpus: numbers of the
+    cores to run on, () for all. model, context: further options of llama.cpp.
     """
 
     model_path: str
     n_ctx: int = 0
-    n_ctx_slot: int = 0
     n_batch: int = 2048
     n_ubatch: int = 512
     n_threads: int = 0
@@ -35,6 +34,7 @@ class DecoderConfig(Message, frozen=True, kw_only=True):
     cpus: tuple[int, ...] = ()
     model: ModelOptions = ModelOptions()
     context: ContextOptions = ContextOptions()
+    caching: Caching = Caching()
 
 
 class ChoiceJob(Message, frozen=True, kw_only=True):
@@ -43,7 +43,8 @@ class ChoiceJob(Message, frozen=True, kw_only=True):
     seed: concrete. emitted, texts, draws, xtc_draws: what the log already holds of it, to be
     continued from (draws empty: one per id). mu: the sampler's last state, see Marks. controlled:
     numbers of the tokens before which the end of reasoning was ordered. chunks: the first attempt's
-    prompt chunks after its n_cached tokens, to be repeated. replay: fast or exact (emitted ids are
+    prompt chunks after its n_cached tokens, to be repeated. shifts: context shifts, in order, all
+    before the token that comes next. replay: fast or exact (emitted ids are
     decoded one by one). spent_*: of earlier attempts.
     """
 
@@ -58,6 +59,7 @@ class ChoiceJob(Message, frozen=True, kw_only=True):
     controlled: tuple[int, ...] = ()
     chunks: tuple[int, ...] = ()
     n_cached_first: int = 0
+    shifts: tuple[Shifted, ...] = ()
     replay: str = "fast"
     spent_predicted_us: int = 0
     spent_prompt_us: int = 0
@@ -87,11 +89,20 @@ class Control(TaggedMessage, frozen=True, kw_only=True, tag="control"):
     action: str
 
 
+class ActOnSlot(TaggedMessage, frozen=True, kw_only=True, tag="act_on_slot"):
+    """Save, restore or erase what a slot holds, once it is free. id: of the answer. path: of the file."""
+
+    id: int
+    slot: int
+    action: str
+    path: str = ""
+
+
 class Stop(TaggedMessage, frozen=True, kw_only=True, tag="stop"):
     """End the decoder after the current step."""
 
 
-Command = Admit | Cancel | Control | Stop
+Command = Admit | Cancel | Control | ActOnSlot | Stop
 
 
 class LoadProgress(TaggedMessage, frozen=True, kw_only=True, tag="load_progress"):
@@ -160,6 +171,13 @@ class ReasoningEnded(TaggedMessage, frozen=True, kw_only=True, tag="reasoning_en
     index: int
 
 
+class ContextShifted(TaggedMessage, frozen=True, kw_only=True, tag="context_shifted"):
+    """A full slot forgot its oldest tokens: to be logged."""
+
+    generation_id: str
+    shift: Shifted
+
+
 class Ended(TaggedMessage, frozen=True, kw_only=True, tag="ended"):
     """A choice ended and its slot is free."""
 
@@ -174,6 +192,16 @@ class Broken(TaggedMessage, frozen=True, kw_only=True, tag="broken"):
     problem: Problem
 
 
+class SlotActed(TaggedMessage, frozen=True, kw_only=True, tag="slot_acted"):
+    """The answer to ActOnSlot. n_tokens, n_bytes: what it was about. problem: why it was not done."""
+
+    id: int
+    n_tokens: int = 0
+    n_bytes: int = 0
+    elapsed_us: int = 0
+    problem: Problem | None = None
+
+
 Output = (
     LoadProgress
     | Ready
@@ -182,8 +210,10 @@ Output = (
     | PromptProgress
     | Emitted
     | ReasoningEnded
+    | ContextShifted
     | Ended
     | Broken
+    | SlotActed
 )
 
 

@@ -15,6 +15,7 @@ from services.engine.jobs import n_choices
 from services.engine.outbox import Outbox, finished_event, halves, started_event
 from services.engine.protocol import (
     Broken,
+    ContextShifted,
     Emitted,
     Ended,
     Output,
@@ -97,6 +98,8 @@ class Run:
         match output:
             case Emitted():
                 self._outbox.add_token(output)
+            case ContextShifted():
+                self._outbox.add_shifted(output)
             case ReasoningEnded():
                 self._outbox.add_controlled(output)
             case Ended():

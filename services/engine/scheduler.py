@@ -1,26 +1,35 @@
 """Who gets a slot and what goes into the next `llama_decode` call. Pure Python over plain data.
 
 No ctypes, no clock, no log: changes of the KV cache leave through `Memory`, batches are values. One
-thread calls: `admit`; `seat_next` until it gives nothing; `plan`, decode, `commit`; then `feed` or
-`release` for every slot that was sampled. `cancel` comes between any two of these.
+thread calls: `admit`; `seat_next` until it gives nothing; `tidy`; `shift`; `plan`, decode, `commit`;
+then `feed` or `release` for every slot that was sampled. `cancel` comes between any two of these.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from services.engine.batches import PREFILL_BUDGET, Advance, Batch, Batcher
-from services.engine.seating import Request, Seat, Seating
+from services.engine.batches import Advance, Batch, Batcher
+from services.engine.caching import Caching
+from services.engine.checkpoint_maker import CheckpointMaker
+from services.engine.context_shift import Shift, is_full
+from services.engine.prefill_budget import PrefillBudget
+from services.engine.reuse import Reuse
+from services.engine.seating import Request, Seat, Seating, SeatingRules
 from services.engine.slots import Memory, Slot, SlotTable, least_recently_used
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """n_batch, n_ubatch: tokens. prefill_budget: see PREFILL_BUDGET. has_float_weights: see Seating."""
+    """n_ctx, n_ctx_slot: tokens over all slots and of one. n_batch, n_ubatch: tokens. has_float_weights,
+    has_bos: see SeatingRules."""
 
     n_slots: int
+    n_ctx: int = 4096
+    n_ctx_slot: int = 4096
     n_batch: int = 2048
     n_ubatch: int = 512
-    prefill_budget: int = PREFILL_BUDGET
     has_float_weights: bool = False
+    has_bos: bool = False
+    caching: Caching = field(default_factory=Caching)
 
     @property
     def max_rows(self) -> int:
@@ -37,15 +46,23 @@ class Scheduler:
     """Owner of the slots and of the queue of those who wait for one."""
 
     def __init__(self, sizes: Sizes, memory: Memory) -> None:
+        caching = sizes.caching
+        self._n_ctx_slot = sizes.n_ctx_slot
         self._table = SlotTable(sizes.n_slots, memory)
-        self._seating = Seating(
+        maker = CheckpointMaker(
             self._table,
-            chunk=sizes.chunk,
-            max_chunk=sizes.max_rows,
-            has_float_weights=sizes.has_float_weights,
+            n_most=caching.n_checkpoints,
+            min_step=caching.checkpoint_step,
+            n_ubatch=sizes.n_ubatch,
         )
+        self._reuse = Reuse(self._table, caching, maker, n_ctx=sizes.n_ctx)
+        rules = _rules(sizes, can_move=memory.can_move)
+        self._seating = Seating(self._table, self._reuse, maker, rules)
         self._batcher = Batcher(
-            self._table, max_rows=sizes.max_rows, prefill_budget=sizes.prefill_budget
+            self._table,
+            max_rows=sizes.max_rows,
+            budget=PrefillBudget(caching.prefill_budget),
+            checkpoints=maker,
         )
 
     @property
@@ -65,13 +82,27 @@ class Scheduler:
         """Seat the first in the queue that can be; see `Seating.seat_next`."""
         return self._seating.seat_next()
 
+    def tidy(self) -> list[str]:
+        """Look after idle slots once somebody was seated; what was done with prompts, for the log."""
+        self._reuse.save_idle()
+        notes, self._reuse.notes = self._reuse.notes, []
+        return notes
+
+    def shift(self) -> list[tuple[Slot, Shift]]:
+        """Shift what is full and may be; which slots were, and how."""
+        full = [slot for slot in self.slots if self._is_to_shift(slot)]
+        shifts = [self._shift_of(slot) for slot in full]
+        for slot, shift in zip(full, shifts, strict=True):
+            self._table.shift(slot, shift)
+        return list(zip(full, shifts, strict=True))
+
     def plan(self) -> Batch | None:
         """The next batch; see `Batcher.plan`."""
         return self._batcher.plan()
 
-    def commit(self, batch: Batch) -> tuple[Advance, ...]:
-        """Note that `batch` was decoded; see `Batcher.commit`."""
-        return self._batcher.commit(batch)
+    def commit(self, batch: Batch, elapsed_us: int = 0) -> tuple[Advance, ...]:
+        """Note that `batch` was decoded, and how long it took; see `Batcher.commit`."""
+        return self._batcher.commit(batch, elapsed_us)
 
     def feed(self, slot: int, token: int) -> None:
         """The token that was sampled for a slot: it is decoded next."""
@@ -89,11 +120,21 @@ class Scheduler:
             self.release(slot, keeps_cache=keeps_cache)
         return slots
 
+    def erase(self, slot: int) -> int:
+        """Empty a free slot; how many tokens it held."""
+        n_held = len(self.slots[slot].cached)
+        self._table.keep(self.slots[slot], 0)
+        return n_held
+
+    def restore(self, slot: int, tokens: list[int]) -> None:
+        """A free slot holds these tokens now: somebody has put their cells there."""
+        self.slots[slot].cached, self.slots[slot].checkpoints = tokens, []
+
     def purge_idle(self) -> bool:
         """Empty the idle slot that was used longest ago; False when none holds anything."""
         idle = least_recently_used(slot for slot in self._table.free() if slot.cached)
         if idle is not None:
-            self._table.keep(idle, 0)
+            self._reuse.clear(idle)
         return idle is not None
 
     def largest(self) -> str:
@@ -103,6 +144,27 @@ class Scheduler:
             n_tokens = max(len(slot.cached), len(work.tokens))
             held[work.generation_id] = held.get(work.generation_id, 0) + n_tokens
         return max(held, key=lambda generation_id: held[generation_id])
+
+    def _is_to_shift(self, slot: Slot) -> bool:
+        work = slot.work
+        can_shift = work is not None and work.shift_plan is not None and slot.is_generating
+        return can_shift and is_full(len(slot.cached), self._n_ctx_slot)
+
+    def _shift_of(self, slot: Slot) -> Shift:
+        plan = slot.working().shift_plan
+        assert plan is not None, "asked only for those who may"
+        return plan.shift(len(slot.cached), self._n_ctx_slot)
+
+
+def _rules(sizes: Sizes, *, can_move: bool) -> SeatingRules:
+    return SeatingRules(
+        chunk=sizes.chunk,
+        max_chunk=sizes.max_rows,
+        n_ctx_slot=sizes.n_ctx_slot,
+        has_float_weights=sizes.has_float_weights,
+        is_shifting=sizes.caching.is_shifting and can_move,
+        has_bos=sizes.has_bos,
+    )
 
 
 def _works_for(slot: Slot, generation_id: str) -> bool:

@@ -4,45 +4,72 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from services.engine.slots import Slot, SlotTable, Work, choose_slot, common_prefix
-
-REPLAY_CHUNK = 32
-"""Emitted tokens per chunk when a generation is continued: bit-equal to one by one in the exact range."""
-EXACT_CELLS = 512
-"""Below so many KV cells a continued choice gets the logits that it would have had undisturbed."""
+from services.engine.checkpoint_maker import CheckpointMaker
+from services.engine.context_shift import Shift, ShiftPlan, plan_of
+from services.engine.replay import Logged, Replay, plan_replay, split
+from services.engine.reuse import Reuse
+from services.engine.slots import Slot, SlotTable, Work
 
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """One choice that wants a slot. emitted, chunks, n_cached_first: as in ChoiceJob. is_exact: its
-    emitted tokens are decoded one by one."""
+    """One choice that wants a slot. emitted, chunks, n_cached_first, shifts: as in ChoiceJob.
+    is_exact: its emitted tokens are decoded one by one."""
 
     choice: int
     prompt: tuple[int, ...]
     emitted: tuple[int, ...] = ()
     chunks: tuple[int, ...] = ()
     n_cached_first: int = 0
+    shifts: tuple[Shift, ...] = ()
     is_exact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A generation that wants its slots, all at once. id_slot: the one it must have, or −1."""
+    """A generation that wants its slots, all at once. id_slot: the one it must have, or −1.
+
+    n_cache_reuse, n_keep, n_discard: as in Limits. n_cmpl: choices per prompt, also those that have
+    ended.
+    """
 
     generation_id: str
     needs: tuple[Need, ...]
     id_slot: int = -1
     can_reuse: bool = True
+    n_cache_reuse: int = 0
+    n_keep: int = 0
+    n_discard: int = 0
+    n_cmpl: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seat:
-    """One choice got `slot`. n_cached: prompt tokens that are reused. chunks: of the other ones."""
+    """One choice got `slot`. n_cached: prompt tokens that are reused. chunks: of the other ones.
+    can_shift: a full slot is no end."""
 
     choice: int
     slot: int
     n_cached: int
     chunks: tuple[int, ...]
+    can_shift: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeatingRules:
+    """chunk, max_chunk: prompt tokens per batch, planned and at most. n_ctx_slot: tokens of a slot.
+
+    has_float_weights: rows of one batch differ in the last bits from rows alone, so that emitted
+    tokens are replayed one by one where that makes a difference. is_shifting: full slots forget
+    their oldest tokens. has_bos: prompts begin with a token of the model's own.
+    """
+
+    chunk: int
+    max_chunk: int
+    n_ctx_slot: int
+    has_float_weights: bool = False
+    is_shifting: bool = False
+    has_bos: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,19 +81,15 @@ class Leader:
 
 
 class Seating:
-    """The queue of generations. chunk, max_chunk: prompt tokens per batch, planned and at most.
-
-    has_float_weights: rows of one batch differ in the last bits from rows alone, so that emitted
-    tokens are replayed one by one where that makes a difference.
-    """
+    """The queue of generations."""
 
     def __init__(
-        self, table: SlotTable, *, chunk: int, max_chunk: int, has_float_weights: bool = False
+        self, table: SlotTable, reuse: Reuse, maker: CheckpointMaker, rules: SeatingRules
     ) -> None:
         self._table = table
-        self._chunk = chunk
-        self._max_chunk = max_chunk
-        self._has_float_weights = has_float_weights
+        self._reuse = reuse
+        self._maker = maker
+        self._rules = rules
         self._queue: list[Request] = []
 
     def __len__(self) -> int:
@@ -108,29 +131,55 @@ class Seating:
             if leader is not None and need.prompt == leader.prompt and not need.emitted:
                 seat = self._follow(request, need, free[0], leader.seat)
             else:
-                seat = self._sit(request, need, choose_slot(free, list(need.prompt)))
+                seat = self._sit(request, need, free)
                 if leader is None and not need.emitted:
                     leader = Leader(prompt=need.prompt, seat=seat)
             free.remove(self._table.slots[seat.slot])
             yield seat
 
-    def _sit(self, request: Request, need: Need, slot: Slot) -> Seat:
-        """A continued choice reuses nothing: its cells must be computed as they were at first."""
-        can_reuse = request.can_reuse and not need.emitted
-        self._table.keep(slot, _reusable(slot, need) if can_reuse else 0)
-        chunks = self._prompt_chunks(need, len(slot.cached))
+    def _sit(self, request: Request, need: Need, free: list[Slot]) -> Seat:
+        slot = self._slot_for(request, need, free)
+        replay = self._replay(need, len(slot.cached))
+        n_cached, n_prompt = len(slot.cached), len(need.prompt)
+        shift_plan = self._shift_plan(request, need)
         slot.work = Work(
             generation_id=request.generation_id,
             choice=need.choice,
-            tokens=need.prompt + need.emitted[:-1],
-            chunks=deque(chunks + self._replay_chunks(need)),
+            tokens=replay.tokens,
+            chunks=deque(replay.chunks),
+            n_done=n_cached,
+            n_new=len(replay.tokens) - n_cached,
+            is_repeated=replay.is_repeated,
+            shifts=deque(replay.shifts),
             resume_id=need.emitted[-1] if need.emitted else None,
             turn=self._table.tick(),
+            shift_plan=shift_plan,
+            checkpoint_at=self._maker.places(n_prompt, n_cached),
         )
-        return Seat(choice=need.choice, slot=slot.id, n_cached=len(slot.cached), chunks=chunks)
+        return Seat(
+            choice=need.choice,
+            slot=slot.id,
+            n_cached=n_cached,
+            chunks=self._prompt_chunks(need, n_cached),
+            can_shift=shift_plan is not None,
+        )
+
+    def _slot_for(self, request: Request, need: Need, free: list[Slot]) -> Slot:
+        """The best of `free`, with what it can reuse. A continued choice reuses nothing: its cells must
+        be computed as they were at first."""
+        prompt = list(need.prompt)
+        slot, is_chosen = self._reuse.choose(free, prompt)
+        if request.can_reuse and not need.emitted:
+            is_chosen = is_chosen or self._is_bound(request)
+            self._reuse.prepare(
+                slot, prompt, is_chosen=is_chosen, n_cache_reuse=request.n_cache_reuse
+            )
+        else:
+            self._reuse.clear(slot)
+        return slot
 
     def _follow(self, request: Request, need: Need, slot: Slot, leader: Seat) -> Seat:
-        self._table.keep(slot, 0)
+        self._reuse.clear(slot)
         slot.work = Work(
             generation_id=request.generation_id,
             choice=need.choice,
@@ -143,27 +192,47 @@ class Seating:
             choice=need.choice, slot=slot.id, n_cached=leader.n_cached, chunks=leader.chunks
         )
 
+    def _shift_plan(self, request: Request, need: Need) -> ShiftPlan | None:
+        """None for choices that share a prompt, and so cells: these cannot be moved for one of them."""
+        n_sharing = sum(other.prompt == need.prompt for other in request.needs)
+        if not self._rules.is_shifting or max(n_sharing, request.n_cmpl) > 1:
+            return None
+        n_prompt, has_bos = len(need.prompt), self._rules.has_bos
+        return plan_of(request.n_keep, request.n_discard, n_prompt, has_bos=has_bos)
+
+    def _replay(self, need: Need, n_cached: int) -> Replay:
+        chunks = self._prompt_chunks(need, n_cached)
+        if not need.emitted:
+            return Replay(tokens=need.prompt, chunks=chunks)
+        rules = self._rules
+        logged = Logged(
+            prompt=need.prompt,
+            prompt_chunks=chunks,
+            emitted=need.emitted,
+            shifts=need.shifts,
+            is_exact=need.is_exact,
+        )
+        return plan_replay(
+            logged,
+            n_ctx=rules.n_ctx_slot,
+            chunk=rules.chunk,
+            has_float_weights=rules.has_float_weights,
+        )
+
     def _prompt_chunks(self, need: Need, n_cached: int) -> tuple[int, ...]:
         """Chunk sizes of the prompt; a continued choice repeats those of its first attempt if it can."""
-        n_left = len(need.prompt) - n_cached
-        first = split(need.n_cached_first, self._chunk) + need.chunks
-        fits = sum(first) == n_left and all(0 < size <= self._max_chunk for size in first)
-        return first if need.emitted and fits else split(n_left, self._chunk)
+        n_left, chunk = len(need.prompt) - n_cached, self._rules.chunk
+        if need.emitted:
+            first = split(need.n_cached_first, chunk) + need.chunks
+            if sum(first) == n_left and all(0 < size <= self._rules.max_chunk for size in first):
+                return first
+        return self._fresh_chunks(len(need.prompt), n_cached)
 
-    def _replay_chunks(self, need: Need) -> tuple[int, ...]:
-        """Chunk sizes of all emitted tokens but the last, which is decoded as if just sampled."""
-        is_equal = len(need.prompt) + len(need.emitted) <= EXACT_CELLS
-        is_single = need.is_exact or (is_equal and self._has_float_weights)
-        size = 1 if is_single else REPLAY_CHUNK
-        return split(max(0, len(need.emitted) - 1), size)
-
-
-def split(n_tokens: int, chunk: int) -> tuple[int, ...]:
-    """`n_tokens` in chunks: full ones and a rest."""
-    full, rest = divmod(n_tokens, chunk)
-    return (chunk,) * full + ((rest,) if rest else ())
-
-
-def _reusable(slot: Slot, need: Need) -> int:
-    """Cached tokens to keep. At least one of the prompt is decoded again: its logits are needed."""
-    return min(common_prefix(slot.cached, list(need.prompt)), len(need.prompt) - 1)
+    def _fresh_chunks(self, n_prompt: int, n_cached: int) -> tuple[int, ...]:
+        """Full chunks and a rest; also where checkpoints are made, a chunk ends."""
+        chunks: tuple[int, ...] = ()
+        start = n_cached
+        for end in (*self._maker.places(n_prompt, n_cached), n_prompt):
+            chunks += split(end - start, self._rules.chunk)
+            start = end
+        return chunks

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,11 +208,12 @@ def test_bad_parameters(real: DecoderClient) -> None:
     [
         ({"n_ctx": 300, "n_slots": 2}, 512, 256),
         ({"n_ctx": 1000, "n_slots": 3}, 1536, 512),
-        ({"n_ctx": 512, "n_slots": 2, "n_ctx_slot": 512}, 512, 512),
+        ({"n_ctx": 500, "n_slots": 2, "caching": {"is_unified": True}}, 512, 512),
+        ({"n_ctx": 512, "n_slots": 2, "caching": {"max_slot_tokens": 100}}, 512, 100),
     ],
 )
 def test_ready_carries_the_sizes_that_the_context_has(
-    kind: Changes, sizes: dict[str, int], n_ctx: int, n_ctx_slot: int
+    kind: Changes, sizes: dict[str, Any], n_ctx: int, n_ctx_slot: int
 ) -> None:
     with decoder(**kind, **sizes) as a_client:
         ready = a_client.reports[-1].outputs[-1]

@@ -18,6 +18,7 @@ from tests.support.decoder_client import DecoderClient, Run, admit, decoder, par
 
 PROMPT = (1, *range(300, 330))
 GREEDY = {"temperature": 0.0}
+UNIFIED = {"is_unified": True}
 
 
 def prompt(number: int, n: int = 30) -> tuple[int, ...]:
@@ -34,7 +35,7 @@ def shared() -> Iterator[DecoderClient]:
 @pytest.fixture
 def client() -> Iterator[DecoderClient]:
     """A decoder whose slots nobody has used."""
-    with decoder(n_ctx=2048, n_ctx_slot=2048, n_batch=104, n_ubatch=100) as a_client:
+    with decoder(n_ctx=2048, caching=UNIFIED, n_batch=104, n_ubatch=100) as a_client:
         yield a_client
 
 
@@ -183,13 +184,13 @@ def test_context_full() -> None:
 
 
 def test_idle_caches_make_room_when_the_context_is_full() -> None:
-    with decoder(n_ctx=256, n_ctx_slot=256) as client:
+    with decoder(n_ctx=256, caching=UNIFIED) as client:
         for n in range(4):
             assert end_of(client.run_one(admit(f"g{n}", prompt(n, 150), n_predict=5)))
 
 
 def test_too_much_at_once_breaks_the_largest_only() -> None:
-    with decoder(n_ctx=256, n_ctx_slot=256) as client:
+    with decoder(n_ctx=256, caching=UNIFIED) as client:
         client.send(admit("large", prompt(1, 120), ignore_eos=True))
         client.send(admit("small", prompt(2, 60), n_predict=100, ignore_eos=True))
         broken = client.read_until(lambda output: isinstance(output, Broken | Ended))
@@ -201,7 +202,7 @@ def test_too_much_at_once_breaks_the_largest_only() -> None:
 
 
 def test_a_slot_may_be_smaller_than_the_context() -> None:
-    with decoder(n_ctx=1024, n_ctx_slot=100) as client:
+    with decoder(n_ctx=1024, caching={"is_unified": True, "max_slot_tokens": 100}) as client:
         end = end_of(client.run_one(admit("g", PROMPT, ignore_eos=True)))
     assert (end.is_truncated, end.n_context) == (True, 99)
 

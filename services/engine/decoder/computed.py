@@ -23,7 +23,8 @@ def run_computed(config: DecoderConfig, pipe: Pipe) -> None:
         pipe.write([ready])
         gc.collect()
         gc.freeze()  # what is loaded now stays: no collection needs to look at it again
-        Loop(context, opener(context), Scheduler(_sizes(config, context), context), pipe).run()
+        scheduler = Scheduler(_sizes(config, context), context.memory)
+        Loop(context, opener(context), scheduler, pipe, context.memory).run()
     finally:
         context.close()
 
@@ -61,7 +62,11 @@ class _Progress:
 def _sizes(config: DecoderConfig, context: Context) -> Sizes:
     return Sizes(
         n_slots=config.n_slots,
+        n_ctx=context.n_ctx,
+        n_ctx_slot=context.n_ctx_slot,
         n_batch=config.n_batch,
         n_ubatch=config.n_ubatch,
         has_float_weights=context.has_float_weights,
+        has_bos=context.has_bos,
+        caching=config.caching,
     )

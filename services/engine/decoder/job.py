@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from schemas.events import ChoiceEnd, Timings, TokenProbs
 from schemas.params import Params
+from services.engine.context_shift import is_full
 from services.engine.decoder.indentation import Indentation
 from services.engine.marks import ONE_EACH, Marks
 from services.engine.protocol import ChoiceJob, Emitted
@@ -13,13 +14,14 @@ from services.engine.text import TextCursor
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where a choice runs. n_cached: prompt tokens that its first attempt reused. started_us: the
-    clock's microseconds when its slot was taken."""
+    clock's microseconds when its slot was taken. can_shift: a full slot is no end."""
 
     generation_id: str
     slot: int
     n_ctx_slot: int
     n_cached: int
     started_us: int
+    can_shift: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,8 @@ class Choice:
         self._indentation = Indentation(limits.n_indent) if limits.n_indent > 0 else None
         self._cursor = TextCursor(limits.stop)
         self._n_predicted = 0
+        self._n_discarded = 0
+        self._is_truncated = False
         self._n_chars = 0
         self._has_new_line = False
         self._first_us = 0
@@ -66,14 +70,26 @@ class Choice:
     def replay(self, tokens: list[Sampled]) -> ChoiceEnd | None:
         """Go through the tokens that the log holds; the end, if they were all. Raises LogMismatch."""
         texts = self.job.texts or ("",) * len(tokens)
+        shifts = {shift.index: shift.n_discard for shift in self.job.shifts}
         for token, logged in zip(tokens, texts, strict=True):
+            self._shift_if(shifts)
             if self._stop_type:
                 raise LogMismatch(f"token {self._n_predicted} comes after the end")
             text = self._take(token)
             if self.job.texts and text != logged:
                 number = self._n_predicted - 1
                 raise LogMismatch(f"token {number} reads {text!r} here and {logged!r} in the log")
+        self._shift_if(shifts)
         return self._end() if self._stop_type else None
+
+    def shift(self, n_discard: int) -> None:
+        """Its slot forgot so many tokens."""
+        self._n_discarded += n_discard
+        self._is_truncated = True
+
+    def _shift_if(self, shifts: dict[int, int]) -> None:
+        if (n_discard := shifts.get(self._n_predicted)) is not None:
+            self.shift(n_discard)
 
     def take(self, token: Sampled, now_us: int) -> tuple[Emitted, ChoiceEnd | None]:
         """A token was sampled: what to report of it, and the end if it is the last one."""
@@ -135,13 +151,13 @@ class Choice:
 
     @property
     def _n_context(self) -> int:
-        """Tokens in the KV cache: all but the one just sampled."""
-        return len(self.job.prompt) + self._n_predicted - 1
+        """Tokens in the KV cache: all but the one just sampled, and those that were forgotten."""
+        return len(self.job.prompt) + self._n_predicted - 1 - self._n_discarded
 
     @property
     def _is_context_full(self) -> bool:
         """No room for the sampled token and another one (llama-server without context shift)."""
-        return self._n_context + 1 >= self.place.n_ctx_slot
+        return not self.place.can_shift and is_full(self._n_context, self.place.n_ctx_slot)
 
     def _end(self) -> ChoiceEnd:
         tail = self._cursor.tail()
@@ -157,7 +173,7 @@ class Choice:
             n_context=self._n_context,
             n_cut=self._n_cut(tail),
             slot=self.place.slot,
-            is_truncated=self._is_context_full,
+            is_truncated=self._is_truncated or self._is_context_full,
             has_new_line=self._has_new_line or "\n" in tail,
             timings=self._timings(),
         )

@@ -4,16 +4,21 @@ import logging
 import time
 
 from schemas.errors import EXCEED_CONTEXT_SIZE, Problem, RequestError
-from schemas.events import ChoiceStart
+from schemas.events import Shifted
 from services.engine.batches import DECODED, KV_FULL
+from services.engine.context_shift import Shift
 from services.engine.decoder.backend import Channel, Model, OpenChoice, Running
 from services.engine.decoder.job import Place
+from services.engine.decoder.requests import choice_start, request_of
+from services.engine.decoder.slot_actions import SlotActions, SlotFiles
 from services.engine.protocol import (
+    ActOnSlot,
     Admit,
     Broken,
     Cancel,
     ChoiceJob,
     Command,
+    ContextShifted,
     Control,
     Ended,
     Output,
@@ -23,7 +28,8 @@ from services.engine.protocol import (
     Stop,
 )
 from services.engine.scheduler import Advance, Batch, Scheduler
-from services.engine.seating import Need, Request, Seat
+from services.engine.seating import Seat
+from services.engine.slots import Slot
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +38,20 @@ class Loop:
     """Runs generations in the slots of one context until it is told to stop."""
 
     def __init__(
-        self, context: Model, open_choice: OpenChoice, scheduler: Scheduler, pipe: Channel
+        self,
+        context: Model,
+        open_choice: OpenChoice,
+        scheduler: Scheduler,
+        pipe: Channel,
+        files: SlotFiles,
     ) -> None:
         self._context = context
         self._open_choice = open_choice
         self._scheduler = scheduler
         self._pipe = pipe
+        self._actions = SlotActions(
+            scheduler, files, n_vocab=context.n_vocab, n_ctx_slot=context.n_ctx_slot
+        )
         self._admitted: dict[str, Admit] = {}
         self._running: dict[int, Running] = {}
         self._outputs: list[Output] = []
@@ -45,13 +59,17 @@ class Loop:
     def run(self) -> None:
         """Returns after Stop. Raises PipeClosed when the front is gone, within one ubatch."""
         while True:
-            commands = self._pipe.read_commands(can_wait=self._scheduler.is_idle)
+            can_wait = self._scheduler.is_idle and not len(self._actions)
+            commands = self._pipe.read_commands(can_wait=can_wait)
             if any(isinstance(command, Stop) for command in commands):
                 return
             for command in commands:
                 self._obey(command)
-            self._seat()
+            self._outputs += self._actions.run_due()
+            has_seated = self._seat()
             self._flush()
+            if has_seated:
+                self._tidy()
             self._step()
             self._flush()
 
@@ -70,6 +88,8 @@ class Loop:
                 self._drop(command.generation_id)
             case Control():
                 self._end_reasoning(command.generation_id)
+            case ActOnSlot():
+                self._actions.add(command)
             case Stop():
                 pass
 
@@ -92,7 +112,7 @@ class Loop:
             self._outputs.append(Broken(generation_id=admit.generation_id, problem=problem))
             return
         self._admitted[admit.generation_id] = admit
-        self._scheduler.admit(_request(admit))
+        self._scheduler.admit(request_of(admit))
 
     def _refusal(self, admit: Admit) -> Problem | None:
         """What C would not survive, or what could never run; the front has refused it before."""
@@ -123,9 +143,11 @@ class Loop:
 
     # -- generations -----------------------------------------------------------------------------
 
-    def _seat(self) -> None:
-        """Give free slots to those who wait."""
+    def _seat(self) -> bool:
+        """Give free slots to those who wait; whether any were given."""
+        has_seated = False
         while (seated := self._scheduler.seat_next()) is not None:
+            has_seated = True
             generation_id, seats = seated
             try:
                 self._start(self._admitted[generation_id], seats)
@@ -134,6 +156,12 @@ class Loop:
             except Exception:
                 log.exception("action=start_failed generation=%s", generation_id)
                 self._break(generation_id, RequestError.server("the decoder failed").problem)
+        return has_seated
+
+    def _tidy(self) -> None:
+        """Look after idle slots. The lines are llama-server's at -v, by which its tests go."""
+        for note in self._scheduler.tidy():
+            log.debug("action=%s", note)
 
     def _start(self, admit: Admit, seats: tuple[Seat, ...]) -> None:
         for job, seat in zip(admit.choices, seats, strict=True):
@@ -143,9 +171,10 @@ class Loop:
                 n_ctx_slot=self._context.n_ctx_slot,
                 n_cached=job.n_cached_first if job.emitted else seat.n_cached,
                 started_us=_now_us(),
+                can_shift=seat.can_shift,
             )
             self._running[seat.slot] = self._open_choice(job, admit.params, place)
-        starts = tuple(map(_choice_start, admit.choices, seats))
+        starts = tuple(map(choice_start, admit.choices, seats))
         self._outputs.append(SlotsStarted(generation_id=admit.generation_id, choices=starts))
         for seat in seats:
             self._end_if_over(seat.slot)
@@ -184,12 +213,15 @@ class Loop:
     # -- steps -----------------------------------------------------------------------------------
 
     def _step(self) -> None:
+        for slot, shift in self._scheduler.shift():
+            self._report_shift(slot, shift)
         batch = self._scheduler.plan()
         if batch is None:
             return
+        started_us = _now_us()
         result = self._context.decode(batch)
         if result == DECODED:
-            for advance in self._scheduler.commit(batch):
+            for advance in self._scheduler.commit(batch, _now_us() - started_us):
                 self._advance(advance)
         elif result == KV_FULL:
             self._make_room()
@@ -224,17 +256,30 @@ class Loop:
         """For chunks of the prompt; tokens that are replayed are no progress to anybody."""
         choice = running.choice
         n_total = len(choice.job.prompt)
-        if advance.n_cached > n_total:
+        if advance.n_done > n_total or choice.job.shifts:
             return
         progress = PromptProgress(
             generation_id=choice.place.generation_id,
             choice=choice.job.choice,
             n_total=n_total,
             n_cached=choice.place.n_cached,
-            n_processed=advance.n_cached,
+            n_processed=advance.n_done,
             elapsed_us=_now_us() - choice.place.started_us,
         )
         self._outputs.append(progress)
+
+    def _report_shift(self, slot: Slot, shift: Shift) -> None:
+        choice = self._running[slot.id].choice
+        choice.shift(shift.n_discard)
+        event = Shifted(
+            choice=choice.job.choice,
+            index=choice.n_predicted,
+            n_keep=shift.n_keep,
+            n_discard=shift.n_discard,
+            n_past=len(slot.cached) + shift.n_discard,
+        )
+        generation_id = choice.place.generation_id
+        self._outputs.append(ContextShifted(generation_id=generation_id, shift=event))
 
     def _make_room(self) -> None:
         """The KV cache is full: forget what idle slots remember, else give up the largest generation."""
@@ -250,38 +295,6 @@ class Loop:
         problem = RequestError.server(f"llama_decode failed ({result})").problem
         for generation_id in {work.generation_id for work in works}:
             self._break(generation_id, problem, keeps_cache=False)
-
-
-def _request(admit: Admit) -> Request:
-    needs = tuple(
-        Need(
-            choice=job.choice,
-            prompt=job.prompt,
-            emitted=job.emitted,
-            chunks=job.chunks,
-            n_cached_first=job.n_cached_first,
-            is_exact=job.replay == "exact",
-        )
-        for job in admit.choices
-    )
-    limits = admit.params.limits
-    return Request(
-        generation_id=admit.generation_id,
-        needs=needs,
-        id_slot=limits.id_slot,
-        can_reuse=limits.cache_prompt,
-    )
-
-
-def _choice_start(job: ChoiceJob, seat: Seat) -> ChoiceStart:
-    return ChoiceStart(
-        choice=job.choice,
-        slot=seat.slot,
-        seed=job.seed,
-        n_prompt=len(job.prompt),
-        n_cached=seat.n_cached,
-        chunks=seat.chunks,
-    )
 
 
 def _now_us() -> int:

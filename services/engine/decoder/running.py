@@ -4,11 +4,15 @@ from schemas.errors import RequestError
 from schemas.events import ChoiceEnd, TokenProbs
 from schemas.params import Params
 from services.engine.decoder.backend import OpenChoice
+from services.engine.decoder.constrained import Constraints, cannot_follow
 from services.engine.decoder.job import Choice, LogMismatch, Place, Sampled
-from services.engine.decoder.reasoning import ReasoningBudget, reasoning_budget
+from services.engine.decoder.reasoning import Phase, reasoning_budget
+from services.engine.grammar.constraint import Constraint, LazyConstraint
+from services.engine.grammar.errors import GrammarError, TokenRefused
 from services.engine.llama import probs
 from services.engine.llama.candidates import Candidates
 from services.engine.llama.context import Context
+from services.engine.llama.grammar import grammars_of, hidden_ids
 from services.engine.llama.pieces import Pieces
 from services.engine.llama.sampler import Sampler
 from services.engine.marks import ONE_EACH, Marks, total
@@ -18,9 +22,11 @@ from services.engine.protocol import ChoiceJob, Emitted
 def opener(context: Context) -> OpenChoice:
     """How the choices of this context are opened."""
     pieces = Pieces(context.vocab, context.n_vocab)
+    constraints = Constraints(grammars_of(context, pieces), lambda: hidden_ids(pieces))
 
     def open_choice(job: ChoiceJob, params: Params, place: Place) -> Running:
-        return Running(context, pieces, job, params, place)
+        constraint = constraints.of(params.sampling)
+        return Running(context, pieces, job, params, place, constraint)
 
     return open_choice
 
@@ -29,7 +35,13 @@ class Running:
     """One choice in its slot. Raises RequestError where its parameters or its log make no sense."""
 
     def __init__(
-        self, context: Context, pieces: Pieces, job: ChoiceJob, params: Params, place: Place
+        self,
+        context: Context,
+        pieces: Pieces,
+        job: ChoiceJob,
+        params: Params,
+        place: Place,
+        constraint: Constraint | LazyConstraint | None = None,
     ) -> None:
         self._context = context
         self._pieces = pieces
@@ -38,7 +50,9 @@ class Running:
         self.choice = Choice(job, params, place)
         self.end = self._replay(job)
         """The end, where the log holds it already."""
-        self._budget = self._restored_budget(job)
+        self._budget = reasoning_budget(self._sampling, self._pieces.piece)
+        self._constraint = constraint
+        self._restore(job)
         self._candidates = Candidates(context.n_vocab)
         self._sampler = Sampler(
             pieces,
@@ -51,8 +65,13 @@ class Running:
         self._sampler.restore(job.prompt + job.emitted, marks, len(job.emitted))
 
     def sample(self, row: int, clock_us: int) -> tuple[Emitted, ChoiceEnd | None]:
-        """Choose the next token from a batch row's logits."""
-        return self.choice.take(self._next(row), clock_us)
+        """Choose the next token from a batch row's logits. Raises RequestError where the grammar
+        leads nowhere."""
+        try:
+            sampled = self._next(row)
+        except GrammarError as error:
+            raise cannot_follow(error) from error
+        return self.choice.take(sampled, clock_us)
 
     def end_reasoning(self) -> bool:
         """Force the end of thinking; False where it does not think."""
@@ -67,38 +86,74 @@ class Running:
         except (LogMismatch, ValueError) as error:
             raise RequestError.server(f"the log cannot be continued: {error}") from error
 
-    def _restored_budget(self, job: ChoiceJob) -> ReasoningBudget | None:
-        budget = reasoning_budget(self._sampling, self._pieces.piece)
+    def _restore(self, job: ChoiceJob) -> None:
+        """Bring budget and grammar to where the log ends."""
+        for number, token in enumerate(job.emitted):
+            if number in job.controlled:
+                self.end_reasoning()
+            try:
+                self._watch(token)
+            except GrammarError as error:
+                raise RequestError.server(f"the log cannot be continued: {error}") from error
+        if len(job.emitted) in job.controlled:
+            self.end_reasoning()
+
+    def _watch(self, token: int) -> None:
+        """Let budget and grammar see a token. A lazy grammar sees no thoughts, but how they end."""
+        budget, rests = self._budget, self._grammar_rests
         if budget is not None:
-            for number, token in enumerate(job.emitted):
-                if number in job.controlled:
-                    budget.end_now()
-                budget.accept(token)
-            if len(job.emitted) in job.controlled:
-                budget.end_now()
-        return budget
+            budget.accept(token)
+        if self._constraint is None:
+            return
+        if not rests:
+            self._constraint.accept(token)
+        elif budget is not None and budget.phase is Phase.AFTER:
+            for ending in budget.end_met:
+                self._constraint.accept(ending)
+
+    @property
+    def _grammar_rests(self) -> bool:
+        is_thinking = self._budget is not None and self._budget.is_thinking
+        return self._sampling.grammar_lazy and is_thinking
 
     def _next(self, row: int) -> Sampled:
         """The fast way in one call of llama.cpp, or by way of the candidates where they matter."""
         forced = None if self._budget is None else self._budget.forced
         n_top, is_post = self._sampling.n_probs, self._sampling.post_sampling_probs
-        if self._sampler.is_simple and forced is None and not (is_post and n_top > 0):
+        is_free = forced is None and self._constraint is None
+        if self._sampler.is_simple and is_free and not (is_post and n_top > 0):
             token = self._sampler.sample(self._context.pointer, row)
         else:
             token = self._choose(row, forced)
-        if self._budget is not None:
-            self._budget.accept(token)
+        self._watch(token)
         found = self._probs(row, token, n_top) if n_top > 0 else None
         return self._sampled(token, found, self._sampler.take_marks())
 
     def _choose(self, row: int, forced: int | None) -> int:
-        candidates = self._candidates
-        candidates.fill(self._context.pointer, row)
-        if forced is not None:
-            candidates.force(forced)
-        token = self._sampler.choose(candidates)
+        """As llama-server: freely at first, and again from what the grammar allows if it has to be."""
+        constraint = None if self._grammar_rests else self._constraint
+        self._fill(row, forced)
+        token = self._sampler.choose(self._candidates)
+        if constraint is not None and not constraint.allows(token):
+            token = self._choose_allowed(row, forced, constraint)
         self._sampler.accept(token)
         return token
+
+    def _fill(self, row: int, forced: int | None) -> None:
+        self._candidates.fill(self._context.pointer, row)
+        if forced is not None:
+            self._candidates.force(forced)
+
+    def _choose_allowed(
+        self, row: int, forced: int | None, constraint: Constraint | LazyConstraint
+    ) -> int:
+        """Choose again, from what the grammar allows. Raises TokenRefused if that is nothing."""
+        ids = constraint.allowed()
+        if not len(ids):
+            raise TokenRefused("no token of this model can go on here")
+        self._fill(row, forced)
+        self._candidates.keep(ids)
+        return self._sampler.choose(self._candidates)
 
     def _probs(self, row: int, token: int, n_top: int) -> TokenProbs:
         if self._sampling.post_sampling_probs:

@@ -7,6 +7,9 @@ of a model file, where one is named).
 
 import os
 import time
+from collections.abc import Sequence
+
+import msgspec
 
 from schemas.errors import NOT_SUPPORTED, Problem, RequestError
 from schemas.events import ChoiceEnd
@@ -20,10 +23,12 @@ from services.engine.decoder.loop import Loop
 from services.engine.decoder.pipe import Pipe
 from services.engine.decoder.simulated_pace import PacedPipe, PacedScheduler
 from services.engine.decoder.simulated_text import Pieces, Voice, Words
+from services.engine.errors import SlotFileError
 from services.engine.llama.gguf import read_gguf
 from services.engine.protocol import ChoiceJob, DecoderConfig, Emitted, Ready
 from services.engine.scheduler import Sizes
 from services.engine.simulation import Simulation
+from services.engine.states import State
 
 EXIT_SIMULATED_FAILURE = 71
 
@@ -31,11 +36,18 @@ EXIT_SIMULATED_FAILURE = 71
 def run_simulated(config: DecoderConfig, simulation: Simulation, pipe: Pipe) -> None:
     """Serve the front until it says Stop. Raises PipeClosed, ModelNotLoadable."""
     model = SimulatedModel(config)
-    sizes = Sizes(n_slots=config.n_slots, n_batch=config.n_batch, n_ubatch=config.n_ubatch)
+    sizes = Sizes(
+        n_slots=config.n_slots,
+        n_ctx=model.n_ctx,
+        n_ctx_slot=model.n_ctx_slot,
+        n_batch=config.n_batch,
+        n_ubatch=config.n_ubatch,
+        caching=msgspec.structs.replace(config.caching, ram_mib=0),
+    )
     scheduler = PacedScheduler(sizes, model, simulation, time.monotonic)
     paced = PacedPipe(pipe, scheduler, time.monotonic)
     pipe.write([Ready(n_ctx=model.n_ctx, n_ctx_slot=model.n_ctx_slot, n_slots=config.n_slots)])
-    Loop(model, opener(model, simulation, paced), scheduler, paced).run()
+    Loop(model, opener(model, simulation, paced), scheduler, paced, model).run()
     paced.flush()
 
 
@@ -46,22 +58,50 @@ class SimulatedModel:
         self.vocabulary, n_ctx_train = _vocabulary(config)
         self.n_vocab = self.vocabulary.n_vocab
         self.words = Words(self.vocabulary)
-        n_ctx, n_ctx_slot = slot_context(config, n_ctx_train)
-        self.n_ctx = config.n_ctx if config.n_ctx_slot else n_ctx
-        self.n_ctx_slot = min(config.n_ctx_slot or n_ctx_slot, n_ctx_train)
+        self.n_ctx, self.n_ctx_slot = slot_context(config, n_ctx_train)
 
     def decode(self, batch: Batch) -> int:
         """Nothing is computed: the scheduler has waited already."""
         del batch
         return DECODED
 
+    # There are no cells, so all of them can be kept, and none be saved.
+
+    can_move = True
+    needs_checkpoints = False
+
+    def can_keep(self, slot: int, n_tokens: int) -> bool:
+        del slot, n_tokens
+        return True
+
     def keep(self, slot: int, n_tokens: int) -> int:
-        """There are no cells, so all of them can be kept."""
         del slot
         return n_tokens
 
     def copy(self, source: int, target: int) -> None:
-        """There are no cells."""
+        pass
+
+    def move(self, slot: int, source: int, target: int, n: int) -> None:
+        pass
+
+    def n_bytes(self, slot: int) -> int:
+        del slot
+        return 0
+
+    def save(self, slot: int, *, is_partial: bool = False) -> State | None:
+        del slot, is_partial
+
+    def load(self, slot: int, state: State, *, is_partial: bool = False) -> bool:
+        del slot, state, is_partial
+        return False
+
+    def save_file(self, slot: int, path: str, tokens: Sequence[int]) -> int:
+        del slot, path, tokens
+        raise SlotFileError("a simulated decoder has nothing to save")
+
+    def load_file(self, slot: int, path: str) -> tuple[list[int], int]:
+        del slot, path
+        raise SlotFileError("a simulated decoder has nothing to restore")
 
 
 def _vocabulary(config: DecoderConfig) -> tuple[Pieces, int]:

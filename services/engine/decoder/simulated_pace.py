@@ -6,7 +6,7 @@ Time comes in as a function, so that tests need none. One thread.
 import random
 from collections.abc import Callable, Iterable
 
-from services.engine.batches import Batch, Part
+from services.engine.batches import Batch, Part, decode_part, prompt_part
 from services.engine.decoder.pipe import Pipe
 from services.engine.protocol import Command, Output
 from services.engine.scheduler import Scheduler, Sizes
@@ -41,12 +41,12 @@ class PacedScheduler(Scheduler):
         generating = [slot for slot in self.slots if slot.is_generating]
         parts: list[Part] = []
         if generating and self._is_tick(now):
-            parts = [_decode_part(slot) for slot in generating]
+            parts = [decode_part(slot) for slot in generating]
         wakes_at: list[float] = []
         for slot in [slot for slot in self.slots if slot.next_chunk]:
             due_at = self._chunk_due_at(slot, now)
             if due_at <= now:
-                parts.append(_prompt_part(slot))
+                parts.append(prompt_part(slot, slot.next_chunk))
             if due_at > now or len(slot.working().chunks) > 1:
                 wakes_at.append(due_at)
         if parts and not generating:
@@ -81,21 +81,6 @@ class PacedScheduler(Scheduler):
         spent_s = n_done / speed if speed else 0.0
         is_last = len(work.chunks) == 1
         return begun_at + (max(spent_s, self._simulation.ttft_ms / 1000) if is_last else spent_s)
-
-
-def _decode_part(slot: Slot) -> Part:
-    token = slot.working().next_id
-    assert token is not None, "only generating slots are asked"
-    return Part(
-        slot=slot.id, start=len(slot.cached), ids=(token,), is_sampled=True, is_prompt=False
-    )
-
-
-def _prompt_part(slot: Slot) -> Part:
-    work, start = slot.working(), len(slot.cached)
-    ids = work.tokens[start : start + work.chunks[0]]
-    is_sampled = len(work.chunks) == 1 and work.resume_id is None
-    return Part(slot=slot.id, start=start, ids=ids, is_sampled=is_sampled, is_prompt=True)
 
 
 class PacedPipe:

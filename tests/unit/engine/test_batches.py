@@ -54,7 +54,7 @@ def test_small_prompts_go_beside_decode_rows() -> None:
 
 
 def test_large_chunks_go_alone_and_alternate_with_decode_rows() -> None:
-    bench = Bench(n_batch=104, n_ubatch=100)
+    bench = Bench(n_batch=104, n_ubatch=100, caching={"prefill_budget": 100})
     seated(bench, a=10)
     bench.steps(1)
     seated(bench, b=250)
@@ -62,12 +62,70 @@ def test_large_chunks_go_alone_and_alternate_with_decode_rows() -> None:
     assert bench.steps(5) == rows
 
 
-def test_the_budget_of_prefill_batches() -> None:
-    bench = Bench(n_batch=104, n_ubatch=100, prefill_budget=2)
+def test_long_prompts_go_in_pieces_while_others_generate() -> None:
+    bench = Bench()
+    seated(bench, a=10)
+    bench.steps(1)
+    seated(bench, b=150)
+    assert bench.steps(3) == [[(3, 1), (2, 16)]] * 3
+    bench.scheduler.cancel("a")
+    assert bench.steps(2) == [[(2, 102)], [(2, 1)]], "and the rest at once when nobody does"
+
+
+@pytest.mark.parametrize(
+    ("budget", "rows"),
+    [
+        (20, [[(3, 1), (2, 20)], [(3, 1), (2, 20)]]),
+        (70, [[(2, 70)], [(3, 1)], [(2, 70)], [(3, 1)]]),
+    ],
+)
+def test_a_fixed_budget_is_kept(budget: int, rows: list[list[tuple[int, int]]]) -> None:
+    bench = Bench(caching={"prefill_budget": budget})
     seated(bench, a=10)
     bench.steps(1)
     seated(bench, b=400)
-    assert bench.steps(4) == [[(2, 100)], [(2, 100)], [(3, 1)], [(2, 100)]]
+    assert bench.steps(len(rows)) == rows
+
+
+def test_several_long_prompts_share_the_budget_and_take_turns() -> None:
+    bench = Bench()
+    seated(bench, a=10)
+    bench.steps(1)
+    seated(bench, b=150, c=150)
+    assert bench.steps(2) == [[(3, 1), (2, 16)], [(3, 1), (1, 16)]]
+
+
+def test_short_prompts_go_at_once_though_others_generate() -> None:
+    bench = Bench()
+    seated(bench, a=10)
+    bench.steps(1)
+    seated(bench, b=128)
+    assert bench.steps(2) == [[(2, 128)], [(2, 1), (3, 1)]]
+
+
+def test_the_pieces_grow_where_they_cost_little_and_shrink_where_they_cost_much() -> None:
+    bench = Bench(n_ctx=9999, n_ctx_slot=9999)
+    seated(bench, a=10)
+    bench.elapsed_us = 1000
+    bench.steps(9)
+    seated(bench, b=2000)
+    sizes = [parts[1][1] for parts in bench.steps(12)]
+    assert sizes == sorted(sizes)
+    assert (sizes[0], sizes[-1]) == (16, 62), "as many as fit beside the decode row"
+    bench.elapsed_us = 2500
+    sizes = [parts[1][1] for parts in bench.steps(18)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] < 20
+
+
+def test_the_cost_of_a_step_alone_is_looked_at_now_and_then() -> None:
+    bench = Bench(n_ctx=9999, n_ctx_slot=9999)
+    seated(bench, a=10)
+    bench.elapsed_us = 1000
+    bench.steps(2)
+    seated(bench, b=4000)
+    n_parts = [len(parts) for parts in bench.steps(34)]
+    assert n_parts == [2] * 32 + [1, 2]
 
 
 def test_a_small_chunk_that_does_not_fit_beside_decode_rows_goes_alone() -> None:
@@ -80,8 +138,8 @@ def test_a_small_chunk_that_does_not_fit_beside_decode_rows_goes_alone() -> None
 
 def test_several_prompts_share_a_batch_by_size() -> None:
     bench = Bench()
-    seated(bench, small=40, large=200, larger=300, smaller=20)
-    rows = [[(3, 40), (0, 20)], [(2, 200), (1, 300)], [(0, 1), (1, 1), (2, 1), (3, 1)]]
+    seated(bench, small=40, large=100, larger=120, smaller=20)
+    rows = [[(3, 40), (0, 20)], [(2, 100), (1, 120)], [(0, 1), (1, 1), (2, 1), (3, 1)]]
     assert bench.steps(3) == rows
 
 
@@ -90,7 +148,7 @@ def test_a_long_prompt_does_not_starve_a_later_one() -> None:
     seated(bench, long=1000)
     bench.steps(1)
     seated(bench, short=90)
-    assert bench.steps(4) == [[(3, 100)], [(2, 90)], [(3, 100)], [(2, 1)]]
+    assert bench.steps(4) == [[(3, 100)], [(2, 90)], [(2, 1), (3, 16)], [(2, 1), (3, 16)]]
 
 
 def test_no_chunk_waits_longer_than_all_others_take_their_turn() -> None:
@@ -130,14 +188,17 @@ def test_the_largest_generation() -> None:
     n_ubatch=st.integers(1, 130),
     n_batch=st.integers(1, 130),
     n_slots=st.integers(1, 4),
+    budget=st.sampled_from([0, 1, 20, 70, 999]),
 )
 def test_every_batch_keeps_the_rules(
-    prompts: list[int], n_ubatch: int, n_batch: int, n_slots: int
+    prompts: list[int], n_ubatch: int, n_batch: int, n_slots: int, budget: int
 ) -> None:
-    bench = Bench(n_slots=n_slots, n_batch=n_batch, n_ubatch=n_ubatch)
+    bench = Bench(
+        n_slots=n_slots, n_batch=n_batch, n_ubatch=n_ubatch, caching={"prefill_budget": budget}
+    )
     left = {str(number): n for number, n in enumerate(prompts)}
     seated(bench, **left)
-    for _ in range(sum(prompts) + 50):
+    for _ in range(2 * sum(prompts) + 50):
         bench.seat()
         batch = bench.step()
         if batch is None:
@@ -146,6 +207,7 @@ def test_every_batch_keeps_the_rules(
         assert batch.n_rows <= max(n_slots, min(n_ubatch, n_batch))
         assert batch.n_rows <= SMALL_ROWS or min(sizes) > SMALL_ROWS
         assert len({part.slot for part in batch.parts}) == len(sizes)
+        bench.check()
         _end_after(bench, n_tokens=3)
     assert bench.scheduler.is_idle
 

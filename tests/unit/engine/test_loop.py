@@ -86,8 +86,9 @@ class ScriptedPipe:
 
 def run(model: ScriptedModel, *steps: list[Command]) -> list[Output]:
     pipe = ScriptedPipe(*steps)
-    scheduler = Scheduler(Sizes(n_slots=2), RecordingMemory())
-    Loop(model, OneLetter, scheduler, pipe).run()
+    memory = RecordingMemory()
+    scheduler = Scheduler(Sizes(n_slots=2), memory)
+    Loop(model, OneLetter, scheduler, pipe, memory).run()
     return pipe.outputs
 
 

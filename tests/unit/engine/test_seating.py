@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.engine.slots import Slot, choose_slot, common_prefix
+from services.engine.common_prefix import common_prefix
+from services.engine.slots import Slot, choose_slot
 from tests.unit.engine.recording_memory import Bench, need
 
 
@@ -38,14 +39,15 @@ def test_common_prefix(a: list[int], b: list[int], n: int) -> None:
 def test_slot_with_most_of_the_prompt_is_chosen() -> None:
     slots = [Slot(id=0, cached=[1, 2, 3]), Slot(id=1, cached=[1, 2, 3, 4]), Slot(id=2)]
     chosen = choose_slot(slots, [1, 2, 3, 4, 5])
-    assert chosen is slots[1]
+    assert chosen == (slots[1], True)
 
 
 def test_too_little_in_common_is_nothing() -> None:
     slots = [Slot(id=0, cached=[1, 9], last_used=5), Slot(id=1, last_used=3)]
     chosen = choose_slot(slots, list(range(1, 11)))
-    assert chosen is slots[1], "1 of 10 is not more than a tenth"
-    assert choose_slot(slots, list(range(1, 10))) is slots[0]
+    assert chosen == (slots[1], False), "1 of 10 is not more than a tenth"
+    assert choose_slot(slots, list(range(1, 10))) == (slots[0], True)
+    assert choose_slot(slots, list(range(1, 10)), similarity=0) == (slots[1], False)
 
 
 def test_unused_slots_are_taken_from_the_last_one_on() -> None:
@@ -82,7 +84,7 @@ def test_no_cache_when_not_wanted() -> None:
 
 
 def test_a_cache_that_cannot_be_cut_is_dropped() -> None:
-    bench = Bench(can_cut=False)
+    bench = Bench(can_cut=False, caching={"n_checkpoints": 0})
     run(bench, "a", range(100))
     bench.admit("again", need(range(100)))
     (seat,) = bench.seat()["again"]

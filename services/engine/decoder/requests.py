@@ -1,0 +1,53 @@
+"""Between the front's words and the scheduler's. Pure."""
+
+from schemas.events import ChoiceStart
+from services.engine.context_shift import Shift
+from services.engine.protocol import Admit, ChoiceJob
+from services.engine.seating import Need, Request, Seat
+
+
+def request_of(admit: Admit) -> Request:
+    """What the scheduler is to seat."""
+    limits = admit.params.limits
+    return Request(
+        generation_id=admit.generation_id,
+        needs=tuple(map(_need, admit.choices)),
+        id_slot=limits.id_slot,
+        can_reuse=limits.cache_prompt,
+        n_cache_reuse=limits.n_cache_reuse,
+        n_keep=limits.n_keep,
+        n_discard=limits.n_discard,
+        n_cmpl=admit.params.n_cmpl,
+    )
+
+
+def choice_start(job: ChoiceJob, seat: Seat) -> ChoiceStart:
+    """What the log is to know of a seat."""
+    return ChoiceStart(
+        choice=job.choice,
+        slot=seat.slot,
+        seed=job.seed,
+        n_prompt=len(job.prompt),
+        n_cached=seat.n_cached,
+        chunks=seat.chunks,
+    )
+
+
+def _need(job: ChoiceJob) -> Need:
+    return Need(
+        choice=job.choice,
+        prompt=job.prompt,
+        emitted=job.emitted,
+        chunks=job.chunks,
+        n_cached_first=job.n_cached_first,
+        shifts=_shifts(job),
+        is_exact=job.replay == "exact",
+    )
+
+
+def _shifts(job: ChoiceJob) -> tuple[Shift, ...]:
+    """A shift before token `index` came when all tokens before it but the last one were decoded."""
+    return tuple(
+        Shift(at=len(job.prompt) + shift.index - 1, n_keep=shift.n_keep, n_discard=shift.n_discard)
+        for shift in job.shifts
+    )
