@@ -25,6 +25,7 @@ from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
 from services.gateway.info import InfoRoutes
 from services.gateway.metrics import MetricsRoute
 from services.gateway.models import ServedModel
+from services.gateway.openapi import openapi
 from services.gateway.predict import PredictRoute
 from services.gateway.readiness import install_readiness
 from services.gateway.responses import ResponsesRoutes
@@ -120,6 +121,7 @@ def _add_info_routes(app: FastAPI, routes: InfoRoutes) -> None:
     add("/props", routes.props, methods=["GET"])
     add("/props", routes.change_props, methods=["POST"])
     add("/slots", routes.slots, methods=["GET"])
+    add("/openapi.json", openapi, methods=["GET"])
 
 
 def _add_vocabulary_routes(app: FastAPI, routes: VocabularyRoutes) -> None:
