@@ -129,7 +129,7 @@ class Preparer:
         params = replace(params, sampling=sampling)
         output_format = b""
         if rendered is not None:
-            params, output_format = with_output_format(params, rendered, self._vocabulary)
+            params, output_format = with_output_format(params, rendered, body, self._vocabulary)
         return Prepared(
             prompts=prompts,
             params=params,

@@ -50,7 +50,7 @@ class Rendered:
     """A prompt. generation_prompt: its end, with which the answer begins. is_continuation: the
     prompt ends with the beginning of the answer, taken from the last message. chat, known: what was
     asked, and what the model writes; None for llama.cpp's own renderings. answer: the end of the
-    prompt that belongs to the answer."""
+    prompt that belongs to the answer. has_parallel_calls: the template takes several calls at once."""
 
     prompt: str
     generation_prompt: str = ""
@@ -58,6 +58,7 @@ class Rendered:
     chat: ChatRequest | None = None
     known: OutputFormat | None = None
     answer: str = ""
+    has_parallel_calls: bool = True
 
     @property
     def think_tags(self) -> tuple[str, str] | None:
@@ -113,6 +114,7 @@ class JinjaTemplate:
             chat=chat,
             known=known,
             answer=start.answer,
+            has_parallel_calls=self.caps.supports_parallel_tool_calls,
         )
 
     def _shaped(self, messages: list[JsonObject], chat: ChatRequest) -> list[JsonObject]:

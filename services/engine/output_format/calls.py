@@ -169,8 +169,9 @@ def _marker(text: str) -> str:
 
 def _with_texts(calls: Calls, core: Core, opening: str, closing: str) -> Calls:
     """The pattern with what stands before and behind each call."""
-    parts = (Part(kind=TEXT, text=opening), *core.parts, Part(kind=TEXT, text=closing))
-    pattern = tuple(part for part in parts if part.kind != TEXT or part.text.strip())
+    around = [Part(kind=TEXT, text=text) for text in (opening, closing)]
+    first, last = ((part,) if part.text.strip() else () for part in around)
+    pattern = (*first, *core.parts, *last)
     calls = replace(calls, patterns=(pattern,))
     if core.parameters is not None and core.quote and core.parameters.notation == QUOTED:
         return _as_object(calls, core)

@@ -74,19 +74,19 @@ SPECIALS = (
                 patterns=(
                     _parts(
                         "<|channel|>commentary to=functions.", "NAME", " <|constrain|>json<|message|>",
-                        "ARGUMENTS", "<|call|>",
+                        "ARGUMENTS",
                     ),
                     _parts(
                         "<|channel|>commentary to=functions.", "NAME", "ANY", "<|message|>",
-                        "ARGUMENTS", "<|call|>",
+                        "ARGUMENTS",
                     ),
                     _parts(
                         "<|channel|>analysis to=functions.", "NAME", "ANY", "<|message|>",
-                        "ARGUMENTS", "<|call|>",
+                        "ARGUMENTS",
                     ),
                     _parts(
                         " to=functions.", "NAME", "<|channel|>", "ANY", "<|message|>",
-                        "ARGUMENTS", "<|call|>",
+                        "ARGUMENTS",
                     ),
                 ),
                 separator="<|start|>assistant",
@@ -104,7 +104,7 @@ SPECIALS = (
             turns=("<|close|>message<|sep|>", "<|end_of_msg|>", '<|open|>message role="assistant"<|sep|>'),
             calls=Calls(
                 start="<|open|>tools<|sep|>",
-                end="<|close|>tools<|sep|>",
+                end="<|close|>tools<|sep|><|close|>message<|sep|>",
                 patterns=(
                     _parts(
                         '<|open|>call tool="', "NAME", '" index="', "INDEX", '"<|sep|>',

@@ -1,0 +1,182 @@
+"""Grammar rules for values that are not written as JSON: in tags, as in Python, in a model's own quotes."""
+
+from typing import Any, cast
+
+from schemas.output_format import ELEMENTS, PYTHON, RAW, Parameters, Shape
+from services.engine.grammar.errors import SchemaInvalid
+from services.engine.grammar.rules import Rules, either, literal
+from services.engine.output_format.request import shape_of
+from services.engine.output_format.texts import exact, schema_rule, shared, until
+
+JsonObject = dict[str, Any]
+CDATA = ("<![CDATA[", "]]>")
+MAX_DEPTH = 8
+_PYTHON = {
+    "py-value": "py-string | py-number | py-word | py-list | py-dict",
+    "py-string": r'''"\"" ([^"\\\n] | "\\" [^\n])* "\"" | "'" ([^'\\\n] | "\\" [^\n])* "'"''',
+    "py-number": '"-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?',
+    "py-word": '"True" | "False" | "None" | "true" | "false" | "null"',
+    "py-list": '"[" space (py-value ("," space py-value)* space)? "]"',
+    "py-dict": '"{" space (py-string ":" space py-value ("," space py-string ":" space py-value)* space)? "}"',
+}
+
+
+def value_rule(
+    rules: Rules, how: Parameters, schema: object, root: JsonObject, hint: str, key: str
+) -> str:
+    """An element for one value with what closes it, as `how` writes them."""
+    if how.notation == ELEMENTS:
+        return _element(rules, how.namespace, key, schema, root, hint)
+    if how.notation == PYTHON:
+        return f"{_python(rules, shape_of(schema, root))} {exact(how.tail)}"
+    if how.notation == RAW:
+        return _raw(rules, how, schema, root, hint)
+    return f"{_json(rules, schema, root, hint)} {exact(how.tail)}"
+
+
+def _raw(rules: Rules, how: Parameters, schema: object, root: JsonObject, hint: str) -> str:
+    texts = _texts_of(schema)
+    if texts:
+        return f"{either([exact(text) for text in texts])} {exact(how.tail)}"
+    shape = shape_of(schema, root)
+    if shape.types and "string" not in shape.types:
+        return f"{_json(rules, schema, root, hint)} {exact(how.tail)}"
+    text = f"{until(rules, how.tail)} {exact(how.tail)}"
+    if not how.has_cdata:
+        return text
+    start, end = CDATA
+    return f"({text} | {exact(start)} {until(rules, end)} {exact(end)} {exact(how.tail)})"
+
+
+def _texts_of(schema: object) -> list[str]:
+    """The texts that a schema lists, where it allows nothing else."""
+    if not isinstance(schema, dict):
+        return []
+    own = cast(JsonObject, schema)
+    values = own.get("enum", [own["const"]] if "const" in own else [])
+    found = cast("list[object]", values if isinstance(values, list) else [])
+    texts = [value for value in found if isinstance(value, str)]
+    return texts if len(texts) == len(found) else []
+
+
+def _json(rules: Rules, schema: object, root: JsonObject, hint: str) -> str:
+    """JSON of a schema that stands inside another, whose definitions it may use."""
+    own = cast(JsonObject, schema) if isinstance(schema, dict) else {}
+    definitions = {name: root[name] for name in ("$defs", "definitions") if name in root}
+    try:
+        return schema_rule(rules, definitions | own, hint)
+    except SchemaInvalid:
+        return schema_rule(rules, {}, hint)
+
+
+def _python(rules: Rules, shape: Shape) -> str:
+    for name, body in _PYTHON.items():
+        if name not in rules:
+            rules.set(name, body)
+    shared(rules, "space")
+    return "py-string" if shape.types == ("string",) else "py-value"
+
+
+def _element(
+    rules: Rules,
+    namespace: str,
+    tag: str,
+    schema: object,
+    root: JsonObject,
+    hint: str,
+    depth: int = 0,
+) -> str:
+    """What stands between an opening tag and its closing one, and the latter."""
+    close = literal(f"{namespace}</{tag}>")
+    if choices := _choices(schema):
+        inner = [_element(rules, namespace, tag, own, root, hint, depth + 1) for own in choices]
+        return either(inner)
+    shape = shape_of(schema, root)
+    if not shape.types or "string" in shape.types or depth > MAX_DEPTH:
+        return f"{until(rules, f'{namespace}</{tag}>')} {close}"
+    own = cast(JsonObject, schema) if isinstance(schema, dict) else {}
+    if shape.types == ("array",):
+        inner = _element(rules, namespace, "item", own.get("items", {}), root, hint, depth + 1)
+        item = rules.add(f"{hint}-item", f"{literal(f'{namespace}<item>')} {inner}")
+        return f"{item}* {close}"
+    if shape.types == ("object",) and isinstance(own.get("properties"), dict):
+        members = [
+            f"{literal(f'{namespace}<{name}>')} {_element(rules, namespace, name, item, root, hint, depth + 1)}"
+            for name, item in cast(JsonObject, own["properties"]).items()
+        ]
+        wanted = cast("list[object]", own.get("required") or [])
+        names = list(cast(JsonObject, own["properties"]))
+        parts = [m if n in wanted else f"({m})?" for n, m in zip(names, members, strict=True)]
+        return f"{' '.join(parts)} {close}"
+    return f"{_json(rules, schema, root, hint)} {close}"
+
+
+def _choices(schema: object) -> list[object]:
+    """The alternatives that a schema names."""
+    own = cast(JsonObject, schema) if isinstance(schema, dict) else {}
+    found = own.get("anyOf") or own.get("oneOf")
+    return cast("list[object]", found) if isinstance(found, list) else []
+
+
+def quoted_object(
+    rules: Rules, schema: object, root: JsonObject, quote: str, depth: int = 0
+) -> str:
+    """An object with bare keys and strings in a model's own quotes."""
+    own = cast(JsonObject, schema) if isinstance(schema, dict) else {}
+    properties = own.get("properties")
+    if depth > MAX_DEPTH or not isinstance(properties, dict):
+        return _any_quoted(rules, quote, "quoted-object")
+    wanted = cast("list[object]", own.get("required") or [])
+    members = {
+        name: f"{exact(name + ':')} {quoted_value(rules, item, root, quote, depth + 1)}"
+        for name, item in cast(JsonObject, properties).items()
+    }
+    return f'"{{" {listed(members, [str(name) for name in wanted])} "}}"'
+
+
+def listed(members: dict[str, str], wanted: list[str]) -> str:
+    """Members in their order, commas between them; those that are not wanted may be missing."""
+    options: list[str] = []
+    names = list(members)
+    for number, name in enumerate(names):
+        later = [f'"," {members[other]}' for other in names[number + 1 :]]
+        kept = [
+            text if other in wanted else f"({text})?"
+            for other, text in zip(names[number + 1 :], later, strict=True)
+        ]
+        options.append(" ".join([members[name], *kept]))
+        if name in wanted:
+            return either(options)
+    return f"({' | '.join(options)})?" if options else '""'
+
+
+def quoted_value(rules: Rules, schema: object, root: JsonObject, quote: str, depth: int) -> str:
+    shape = shape_of(schema, root)
+    text = f"{literal(quote)} {until(rules, quote)} {literal(quote)}"
+    match shape.types:
+        case ("string",):
+            texts = _texts_of(schema)
+            quoted = [literal(quote + text + quote) for text in texts]
+            return either(quoted) if quoted else text
+        case ("object",):
+            return quoted_object(rules, schema, root, quote, depth)
+        case ("integer",) | ("number",) | ("boolean",) | ("null",):
+            return schema_rule(rules, {"type": shape.types[0]}, "value")
+        case ("array",):
+            own = cast(JsonObject, schema) if isinstance(schema, dict) else {}
+            item = quoted_value(rules, own.get("items", {}), root, quote, depth + 1)
+            return f'"[" ({item} ("," {item})*)? "]"'
+        case _:
+            return _any_quoted(rules, quote, "quoted-value")
+
+
+def _any_quoted(rules: Rules, quote: str, name: str) -> str:
+    if "quoted-value" not in rules:
+        rules.set("quoted-value", "quoted-object | quoted-array | quoted-text | quoted-plain")
+        rules.set("quoted-object", '"{" (quoted-member ("," quoted-member)*)? "}"')
+        rules.set("quoted-member", '[^{}:,"<>]{1,128} ":" quoted-value')
+        rules.set("quoted-array", '"[" (quoted-value ("," quoted-value)*)? "]"')
+        rules.set("quoted-text", f"{literal(quote)} {until(rules, quote)} {literal(quote)}")
+        plain = schema_rule(rules, {"type": ["number", "boolean", "null"]}, "quoted-plain-value")
+        rules.set("quoted-plain", plain)
+    return name
