@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from schemas.params import Limits, Output, Params, Sampling
+from services.engine.constraints import with_constraint
 from services.engine.logit_bias import Tokens, end_biases, read_biases
 from services.engine.param_values import (
     FLOAT32_MAX,
@@ -166,7 +167,8 @@ def _sampling_of(
         raise wrong("samplers", "xtc can be named once")
     if sampling.ignore_eos:
         biases += end_biases(vocabulary, biases)
-    return msgspec.structs.replace(sampling, logit_bias=biases)
+    sampling = msgspec.structs.replace(sampling, logit_bias=biases)
+    return with_constraint(sampling, body, vocabulary)
 
 
 def _bounded(sampling: Sampling, n_vocab: int, n_ctx: int) -> Sampling:

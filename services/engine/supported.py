@@ -19,23 +19,7 @@ class Gap(NamedTuple):
     is_needed: Callable[[JsonObject, Params], bool]
 
 
-def _names_tool(body: JsonObject, _: Params) -> bool:
-    choice = body.get("tool_choice")
-    return bool(body.get("tools")) and (choice == "required" or isinstance(choice, dict))
-
-
-def _has_format(body: JsonObject, _: Params) -> bool:
-    wanted = body.get("response_format")
-    kind = wanted.get("type") if isinstance(wanted, dict) else None
-    return wanted is not None and kind not in (None, "", "text")
-
-
 GAPS = (
-    Gap("grammar", lambda body, _: bool(body.get("grammar"))),
-    Gap("json_schema", lambda body, _: body.get("json_schema") is not None),
-    Gap("response_format", _has_format),
-    Gap("grammar_triggers", lambda body, _: bool(body.get("grammar_triggers"))),
-    Gap("tool_choice", _names_tool),
     Gap("lora", lambda _, params: any(scale != 0 for _id, scale in params.limits.lora)),
 )
 

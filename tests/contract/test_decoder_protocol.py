@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from schemas import codec
-from schemas.errors import EXCEED_CONTEXT_SIZE, INVALID_REQUEST, NOT_SUPPORTED
+from schemas.errors import EXCEED_CONTEXT_SIZE, INVALID_REQUEST
 from services.engine.config import EngineSettings
 from services.engine.context_size import slot_context
 from services.engine.decoder.pipe import LENGTH
@@ -192,9 +192,9 @@ def test_a_log_of_other_texts_is_not_continued(client: DecoderClient) -> None:
     assert "something else" in problem.message
 
 
-@pytest.mark.parametrize("bad", [{"grammar": 'root ::= "a"'}])
-def test_what_is_not_supported(real: DecoderClient, bad: dict[str, object]) -> None:
-    assert broken(real, admit("bad", PROMPT, **bad)).problem.code == NOT_SUPPORTED
+def test_a_grammar_that_is_none(real: DecoderClient) -> None:
+    problem = broken(real, admit("bad", PROMPT, grammar="root ::= x")).problem
+    assert (problem.code, problem.param) == (INVALID_REQUEST, "grammar")
     assert real.run_one(admit("good", PROMPT, n_predict=1)).end
 
 

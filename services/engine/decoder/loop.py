@@ -238,6 +238,8 @@ class Loop:
             return
         try:
             self._sample(advance.slot, running, advance.row)
+        except RequestError as error:
+            self._break(running.choice.place.generation_id, error.problem)
         except Exception:
             generation_id = running.choice.place.generation_id
             log.exception("action=sampling_failed generation=%s", generation_id)

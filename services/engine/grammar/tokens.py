@@ -5,7 +5,7 @@ in states that most characters lead back to (inside a string) numpy decides most
 Single-threaded.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -27,7 +27,7 @@ class TokenTable:
     Empty pieces and those with a zero byte are never allowed (as llama.cpp).
     """
 
-    def __init__(self, pieces: Sequence[bytes], end_ids: Sequence[int]) -> None:
+    def __init__(self, pieces: Sequence[bytes], end_ids: Collection[int]) -> None:
         ends = frozenset(end_ids)
         found = [
             (piece, token)

@@ -51,6 +51,10 @@ class Candidates:
         self._table["logit"] = -np.inf
         self._table["logit"][token] = logit
 
+    def keep(self, ids: np.ndarray) -> None:
+        """Leave these tokens (ascending) alone; before anything has changed the order."""
+        self.put(self._table[ids])
+
     @property
     def size(self) -> int:
         return self.array.size

@@ -68,8 +68,6 @@ class Xtc:
 
 def check(s: Sampling) -> None:
     """Raise RequestError for parameters that make no chain."""
-    if s.grammar:
-        raise RequestError.not_supported("grammars are not supported yet; remove `grammar`")
     penalties = (s.frequency_penalty, s.presence_penalty)
     if not math.isfinite(s.repeat_penalty) or s.repeat_penalty <= 0:
         raise RequestError.invalid("repeat_penalty must be greater than 0", "repeat_penalty")

@@ -30,6 +30,10 @@ class Pieces:
             piece = cache[token] = self._lookup(token, is_special)
         return piece
 
+    def all_special(self) -> list[bytes]:
+        """The bytes of every token, control tokens by name; nothing of it is kept."""
+        return [self._lookup(token, is_special=True) for token in range(self.n_vocab)]
+
     def _lookup(self, token: int, is_special: bool) -> bytes:
         if not 0 <= token < self.n_vocab:
             raise ValueError(f"token id {token} is not below {self.n_vocab}")

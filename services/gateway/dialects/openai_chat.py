@@ -83,25 +83,27 @@ def _constrain(body: JsonObject, uses_tools: bool) -> None:
     response_format = as_object(wanted)
     if response_format is None:
         raise wrong_type("response_format", "an object")
-    schema = _schema(response_format, body.get("json_schema"))
+    name, schema = _schema(response_format, body.get("json_schema"))
     if schema is not None:
         body["json_schema"] = schema or {"type": "object"}
+        body["json_schema_property"] = name  # for messages about what is wrong with it
 
 
-def _schema(response_format: JsonObject, given: object) -> object:
-    """The schema that a `response_format` stands for; None: any text."""
+def _schema(response_format: JsonObject, given: object) -> tuple[str, object]:
+    """The property that a `response_format`'s schema comes from, and it; None: any text."""
     kind = optional_string(response_format, "type", "response_format.type") or ""
     match kind:
         case "json_object":
             own = optional_object(response_format, "schema", "response_format.schema")
-            return given if own is None and given else own or {}
+            if own is None and given:
+                return "json_schema", given
+            return "response_format.schema", own or {}
         case "json_schema":
             wrapper = optional_object(response_format, "json_schema", "response_format.json_schema")
-            return (
-                optional_object(wrapper or {}, "schema", "response_format.json_schema.schema") or {}
-            )
+            name = "response_format.json_schema.schema"
+            return name, optional_object(wrapper or {}, "schema", name) or {}
         case _ if kind in TEXT_FORMATS:
-            return given
+            return "json_schema", given
         case _:
             raise RequestError.invalid(
                 f"response_format type must be one of text, json_object or json_schema, but got: {kind}",

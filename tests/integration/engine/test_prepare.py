@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import EXCEED_CONTEXT_SIZE, INVALID_REQUEST, NOT_SUPPORTED, RequestError
+from schemas.errors import EXCEED_CONTEXT_SIZE, INVALID_REQUEST, RequestError
 from schemas.rpc import (
     ApplyTemplate,
     DescribeModel,
@@ -134,7 +134,7 @@ async def test_a_prefilled_answer(smol: Questions) -> None:
         ("completion", {}, INVALID_REQUEST, "prompt"),
         ("completion", {"prompt": [1, 674]}, INVALID_REQUEST, "prompt"),
         ("completion", {"prompt": "x", "n_predict": "many"}, INVALID_REQUEST, "n_predict"),
-        ("completion", {"prompt": "x", "grammar": "root ::= x"}, NOT_SUPPORTED, "grammar"),
+        ("completion", {"prompt": "x", "grammar": "root ::= x"}, INVALID_REQUEST, "grammar"),
         ("completion", {"prompt": [5] * 512}, EXCEED_CONTEXT_SIZE, None),
         ("completion", [1], INVALID_REQUEST, None),
         ("chat", {"messages": "x"}, INVALID_REQUEST, "messages"),

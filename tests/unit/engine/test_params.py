@@ -203,10 +203,6 @@ def test_ignore_eos_of_the_defaults_can_be_taken_back() -> None:
 @pytest.mark.parametrize(
     ("body", "name"),
     [
-        ({"grammar": 'root ::= "a"'}, "grammar"),
-        ({"json_schema": {}}, "json_schema"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"grammar_triggers": [{}]}, "grammar_triggers"),
         ({"tools": [{}], "tool_choice": "required"}, "tool_choice"),
         ({"lora": [{"id": 0, "scale": 1.0}]}, "lora"),
     ],
@@ -220,8 +216,6 @@ def test_what_is_not_built_is_refused(body: dict[str, Any], name: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        {"grammar": "", "grammar_lazy": True, "grammar_triggers": []},
-        {"response_format": {"type": "text"}},
         {"lora": []},
         {"tools": [{}], "tool_choice": "auto"},
     ],
