@@ -8,6 +8,7 @@ from schemas.params import DEFAULT_SAMPLERS, Limits, Output, Params, Sampling
 from services.cli.errors import UsageError
 from services.cli.flags import Values
 from services.cli.values import get, json_object, number, text_or_file, texts
+from services.engine.constraints import AnyToken, check_grammar, grammar_of_schema
 from services.engine.sampler_names import sampler_order
 
 DRY_BASE = 1.75
@@ -65,7 +66,7 @@ def _sampling(values: Values) -> Sampling:
         samplers=_samplers(values),
         logit_bias=tuple(_bias(item) for item in texts(values, "logit_bias")),
         ignore_eos=get(values, "ignore_eos", bool),
-        grammar=text_or_file(values, "grammar", "grammar_file"),
+        grammar=_grammar(values),
         backend_sampling=get(values, "backend_sampling", bool),
         reasoning_budget_tokens=get(values, "reasoning_budget", int),
         reasoning_budget_message=get(values, "reasoning_budget_message", str),
@@ -81,6 +82,22 @@ def template_kwargs(values: Values) -> str:
     if (effort := get(values, "reasoning_effort", str)) != "default":
         kwargs["reasoning_effort"] = effort
     return json.dumps(kwargs)
+
+
+def _grammar(values: Values) -> str:
+    grammar = text_or_file(values, "grammar", "grammar_file")
+    schema = text_or_file(values, "json_schema", "json_schema_file")
+    if grammar and schema:
+        raise UsageError("--grammar and --json-schema: give one of them")
+    try:
+        if schema:
+            return grammar_of_schema("--json-schema", json_object("--json-schema", schema))
+        if grammar:
+            check_grammar("--grammar", grammar, AnyToken())
+    except RequestError as error:
+        flag, message = error.problem.param, error.problem.message
+        raise UsageError(f"{flag}: {message.partition(': ')[2]}") from None
+    return grammar
 
 
 def _samplers(values: Values) -> tuple[str, ...]:

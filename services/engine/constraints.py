@@ -39,6 +39,14 @@ class Words(Protocol):
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]: ...
 
 
+class AnyToken:
+    """Stands for a vocabulary where none is loaded: every token that a grammar names is there."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        del text, add_special, parse_special
+        return (0,)
+
+
 def with_constraint(sampling: Sampling, body: JsonObject, vocabulary: Words) -> Sampling:
     """`sampling` with the grammar that the body asks for, or the engine's own."""
     preserved = sampling.preserved_tokens

@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+from schemas.errors import RequestError
 from schemas.events import Compat
 from schemas.rpc import (
     ApplyTemplate,
@@ -15,12 +16,13 @@ from schemas.rpc import (
 )
 from services.engine.compat import make_compat
 from services.engine.config import EngineSettings
+from services.engine.constraints import check_grammar
 from services.engine.context_size import slot_context
 from services.engine.describe import describe_model, token_names
 from services.engine.errors import ModelNotLoadable
 from services.engine.llama import legacy_template
 from services.engine.llama.gguf import Gguf
-from services.engine.open_model import digest_of, open_vocabulary
+from services.engine.open_model import AnyVocabulary, digest_of, open_vocabulary
 from services.engine.prepare import Preparer
 from services.engine.templates import Templates
 
@@ -56,6 +58,7 @@ async def load_questions(settings: EngineSettings, build: str) -> Questions:
 def _load(settings: EngineSettings, build: str) -> Questions:
     header, vocabulary = open_vocabulary(settings)
     _check_biases(settings, vocabulary.n_vocab)
+    _check_grammar(settings, vocabulary)
     templates = Templates(
         chosen=settings.template,
         of_model=_templates_of(header),
@@ -82,6 +85,17 @@ def _check_biases(settings: EngineSettings, n_vocab: int) -> None:
     for token, _ in settings.defaults.sampling.logit_bias:
         if not 0 <= token < n_vocab:
             raise ModelNotLoadable(f"--logit-bias: the model has no token {token}")
+
+
+def _check_grammar(settings: EngineSettings, vocabulary: AnyVocabulary) -> None:
+    """Only here it is known which tokens the grammar may name."""
+    grammar = settings.defaults.sampling.grammar
+    if not grammar:
+        return
+    try:
+        check_grammar("--grammar", grammar, vocabulary)
+    except RequestError as error:
+        raise ModelNotLoadable(f"{error}") from error
 
 
 def _templates_of(header: Gguf) -> dict[str, str]:
