@@ -111,7 +111,10 @@ class DescribeSlots(TaggedMessage, frozen=True, kw_only=True, tag="describe_slot
 
 
 class SlotDescription(Message, frozen=True, kw_only=True):
-    """One slot. n_ctx, n_prompt, n_processed, n_cached, n_decoded, n_remain: tokens (−1: no limit)."""
+    """One slot. has_new_line: whether its answer has one so far. n_held: tokens that it holds.
+
+    n_ctx, n_prompt, n_processed, n_cached, n_decoded, n_remain: tokens (−1: no limit).
+    """
 
     id: int
     n_ctx: int
@@ -122,14 +125,37 @@ class SlotDescription(Message, frozen=True, kw_only=True):
     n_cached: int = 0
     n_decoded: int = 0
     n_remain: int = -1
+    has_new_line: bool = False
+    n_held: int = 0
     params: Params | None = None
 
 
 class SlotsDescription(TaggedMessage, frozen=True, kw_only=True, tag="slots_description"):
-    """All slots of one engine."""
+    """All slots of one engine. ordinal: its number among those of its model."""
 
     engine: str
+    ordinal: int = 0
     slots: tuple[SlotDescription, ...]
+
+
+class ChangeSlot(TaggedMessage, frozen=True, kw_only=True, tag="change_slot"):
+    """Order to one engine: save a slot's cells to a file, restore them from it, or erase them.
+
+    action: save, restore or erase. filename: in the engine's own folder; not for erase.
+    """
+
+    slot: int
+    action: str
+    filename: str = ""
+
+
+class SlotChanged(TaggedMessage, frozen=True, kw_only=True, tag="slot_changed"):
+    """The order was carried out. n_tokens, n_bytes: saved, restored or erased."""
+
+    slot: int
+    n_tokens: int
+    n_bytes: int = 0
+    elapsed_ms: float = 0.0
 
 
 class DescribeMetrics(TaggedMessage, frozen=True, kw_only=True, tag="describe_metrics"):
@@ -224,6 +250,7 @@ EngineQuestion = (
     | Detokenize
     | DescribeModel
     | DescribeSlots
+    | ChangeSlot
     | DescribeMetrics
     | ControlGeneration
 )
@@ -234,6 +261,7 @@ EngineAnswer = (
     | Detokenized
     | ModelDescription
     | SlotsDescription
+    | SlotChanged
     | MetricsDescription
     | ControlTaken
     | Refusal

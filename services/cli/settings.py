@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from schemas import subjects
 from schemas.ids import new_short_id
 from services.bus.config import BusSettings
+from services.cli.cache_options import caching, slot_save_path
 from services.cli.defaults import default_params, template_kwargs
 from services.cli.errors import UsageError
 from services.cli.flags import ENGINE, MODEL, SAMPLING, Values
@@ -132,6 +133,7 @@ def gateway_settings(values: Values) -> GatewaySettings:
         sse_ping_interval_s=get(values, "sse_ping_interval", int),
         has_slots=get(values, "slots", bool),
         has_metrics=get(values, "metrics", bool),
+        has_slot_files=bool(slot_save_path(values)),
         has_props_post=get(values, "props", bool),
         cors=_cors(values),
         api_prefix=_prefix(get(values, "api_prefix", str)),
@@ -257,6 +259,8 @@ def engine_settings(values: Values) -> EngineSettings:
         cpus=cpus(values),
         model=model_options(values),
         context=context_options(values),
+        caching=caching(values),
+        slot_save_path=slot_save_path(values),
         template_kwargs=template_kwargs(values),
         prefill_assistant=get(values, "prefill_assistant", bool),
     )

@@ -24,6 +24,7 @@ class EngineSettings:
     may go on after SIGTERM before it is handed over. is_verbose: llama.cpp's log goes to stderr.
     simulate: decode without weights; model_path may be empty then. cpus: cores of the decoder, () for
     all. model, context: further options of llama.cpp. caching: how slots share and keep the KV cache.
+    slot_save_path: folder of saved slots, empty where saving is not allowed.
     template_kwargs: JSON object of variables that a chat does not set. prefill_assistant: a last
     assistant message is continued.
     """
@@ -52,6 +53,7 @@ class EngineSettings:
     cpus: tuple[int, ...] = ()
     model: ModelOptions = field(default_factory=ModelOptions)
     context: ContextOptions = field(default_factory=ContextOptions)
+    slot_save_path: str = ""
     caching: Caching = field(default_factory=Caching)
     template_kwargs: str = "{}"
     prefill_assistant: bool = True

@@ -17,9 +17,10 @@ from services.engine.decoder_process import DecoderEvents, DecoderProcess
 from services.engine.errors import EngineError
 from services.engine.meter import Meter
 from services.engine.presence import Presence
-from services.engine.protocol import Control, Output, Ready, SlotsStarted
+from services.engine.protocol import Control, Output, Ready, SlotActed, SlotsStarted
 from services.engine.questions import Questions, load_questions
 from services.engine.runner import Runner
+from services.engine.slot_desk import SlotDesk
 from services.engine.slots_view import SlotsView
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Front:
                 on_progress=self._on_progress,
             ),
         )
+        self._desk = SlotDesk(self._decoder.send, settings.slot_save_path)
         self._was_ready = False
         self._tasks: list[asyncio.Task[None]] = []
         self._queues: list[TaskQueue] = []
@@ -129,7 +131,9 @@ class Front:
 
     async def _answer(self, question: rpc.EngineQuestion) -> Any:
         if isinstance(question, rpc.DescribeSlots):
-            return rpc.SlotsDescription(engine=self._settings.engine, slots=self._slots.describe())
+            return self._describe_slots()
+        if isinstance(question, rpc.ChangeSlot):
+            return await self._desk.change(question)
         if isinstance(question, rpc.DescribeMetrics):
             return self._meter.describe(self._settings.engine, self._bus.counters.figures())
         if isinstance(question, rpc.ControlGeneration):
@@ -138,6 +142,12 @@ class Front:
             raise RequestError.unavailable("Loading model")
         assert self._questions is not None, "questions are served once they are loaded"
         return await self._questions.answer(question)
+
+    def _describe_slots(self) -> rpc.SlotsDescription:
+        settings = self._settings
+        return rpc.SlotsDescription(
+            engine=settings.engine, ordinal=settings.ordinal, slots=self._slots.describe()
+        )
 
     def _control(self, order: rpc.ControlGeneration) -> rpc.ControlTaken:
         runs = {} if self._runner is None else self._runner.runs
@@ -159,8 +169,10 @@ class Front:
         for output in outputs:
             if isinstance(output, SlotsStarted):
                 self._on_started(output, runner)
-            else:
-                self._slots.on_output(output)
+                continue
+            self._slots.on_output(output)
+            if isinstance(output, SlotActed):
+                self._desk.on_acted(output)
         runner.on_outputs(outputs)
 
     def _forget(self, generation_id: str) -> None:
@@ -183,6 +195,7 @@ class Front:
             self._runner.on_decoder_ready()
 
     def _on_gone(self) -> None:
+        self._desk.on_gone()
         self._slots.reset(self._settings.n_slots, 0)
         self._meter.reset()
         if self._runner is not None:

@@ -193,9 +193,14 @@ class Broken(TaggedMessage, frozen=True, kw_only=True, tag="broken"):
 
 
 class SlotActed(TaggedMessage, frozen=True, kw_only=True, tag="slot_acted"):
-    """The answer to ActOnSlot. n_tokens, n_bytes: what it was about. problem: why it was not done."""
+    """The answer to ActOnSlot. n_tokens, n_bytes: what it was about. problem: why it was not done.
+
+    slot: which one it was. n_held: tokens that it holds now.
+    """
 
     id: int
+    slot: int
+    n_held: int
     n_tokens: int = 0
     n_bytes: int = 0
     elapsed_us: int = 0

@@ -8,21 +8,25 @@ from schemas.params import Params
 from schemas.rpc import SlotDescription
 from services.engine.protocol import (
     Broken,
+    ContextShifted,
     Emitted,
     Ended,
     Output,
     PromptProgress,
+    SlotActed,
     SlotsStarted,
 )
 
 
 @dataclass
 class _Place:
-    """Where a running choice sits. n_emitted: tokens of all attempts so far."""
+    """Where a running choice sits. n_emitted: tokens of all attempts so far. n_discarded: by shifts."""
 
     slot: int
     n_emitted: int = 0
     n_processed: int = 0
+    n_discarded: int = 0
+    has_new_line: bool = False
 
 
 class SlotsView:
@@ -50,21 +54,32 @@ class SlotsView:
                 n_cached=start.n_cached,
                 n_processed=start.n_cached,
                 n_decoded=0,
+                has_new_line=False,
+                n_held=start.n_cached,
                 n_remain=params.limits.n_predict,
                 params=params,
             )
 
     def on_output(self, output: Output) -> None:
-        """The hot path: two attribute writes per token."""
+        """The hot path: a look-up and two attribute writes per token."""
         match output:
             case Emitted():
                 place = self._places.get((output.generation_id, output.choice))
                 if place is not None:
                     place.n_emitted = output.index + 1
+                    place.has_new_line = place.has_new_line or "\n" in output.text
             case PromptProgress():
                 place = self._places.get((output.generation_id, output.choice))
                 if place is not None:
                     place.n_processed = output.n_processed
+            case ContextShifted():
+                place = self._places.get((output.generation_id, output.shift.choice))
+                if place is not None:
+                    place.n_discarded += output.shift.n_discard
+            case SlotActed():
+                self._slots[output.slot] = msgspec.structs.replace(
+                    self._slots[output.slot], n_held=output.n_held
+                )
             case Ended():
                 self._free((output.generation_id, output.end.choice))
             case Broken():
@@ -94,9 +109,12 @@ class SlotsView:
 def _with_place(slot: SlotDescription, place: _Place) -> SlotDescription:
     is_generating = place.n_emitted > 0
     limit = slot.params.limits.n_predict if slot.params is not None else -1
+    n_done = slot.n_prompt if is_generating else max(place.n_processed, slot.n_processed)
     return msgspec.structs.replace(
         slot,
         n_decoded=place.n_emitted,
-        n_processed=slot.n_prompt if is_generating else max(place.n_processed, slot.n_processed),
+        n_processed=n_done,
         n_remain=limit - place.n_emitted if limit >= 0 else -1,
+        has_new_line=place.has_new_line,
+        n_held=n_done + max(0, place.n_emitted - 1) - place.n_discarded,
     )

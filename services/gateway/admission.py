@@ -80,7 +80,7 @@ class Admission:
         requested = self._requested(ask, prepared, generation_id, created_at_ms, replaces)
         tape = await self.hub.open(generation_id, is_new=True, requested=requested)
         try:
-            await self._open_log(requested, prepared.n_slots)
+            await self._open_log(requested, prepared.n_slots, await self._ordinal(ask.native))
             await self._show(requested)
         except BaseException:
             tape.release()
@@ -91,6 +91,13 @@ class Admission:
         body = orjson.dumps(native.body)
         question = Prepare(kind=native.kind, body=body, created_at_ms=created_at_ms)
         return await self.engines.ask(question, Prepared, n_bytes=len(body))
+
+    async def _ordinal(self, native: NativeRequest) -> int | None:
+        """The engine that must do it, because of the slot that is asked for; None for any."""
+        slot = native.body.get("id_slot")
+        if not isinstance(slot, int) or slot < 0:
+            return None
+        return await self.engines.ordinal_of(slot, self.model.loaded().n_slots)
 
     def _requested(
         self,
@@ -117,7 +124,7 @@ class Admission:
             deadline_at_ms=created_at_ms + round(self.settings.deadline_s * 1000),
         )
 
-    async def _open_log(self, requested: Requested, n_slots: int) -> None:
+    async def _open_log(self, requested: Requested, n_slots: int, ordinal: int | None) -> None:
         generation_id = requested.generation_id
         task = Task(
             generation_id=generation_id,
@@ -127,7 +134,8 @@ class Admission:
             deadline_at_ms=requested.deadline_at_ms,
         )
         # One connection keeps their order, so the second need not wait for the first one's answer.
-        queueing = asyncio.ensure_future(publish_task(self.bus, self.settings.model_key, task))
+        publishing = publish_task(self.bus, self.settings.model_key, task, ordinal)
+        queueing = asyncio.ensure_future(publishing)
         await asyncio.sleep(0)
         try:
             await self._append(requested)

@@ -29,6 +29,7 @@ from services.gateway.openapi import openapi
 from services.gateway.predict import PredictRoute
 from services.gateway.readiness import install_readiness
 from services.gateway.responses import ResponsesRoutes
+from services.gateway.slots import SlotRoutes
 from services.gateway.static import install_static
 from services.gateway.stored_responses import StoredResponses
 from services.gateway.vocabulary import VocabularyRoutes
@@ -78,7 +79,8 @@ def create_app(
     _add_counting_routes(app, CountingRoutes(counter, settings))
     control = ControlRoutes(engines, conversations, settings).control
     app.router.add_route("/v1/chat/completions/control", control, methods=["POST"])
-    _add_info_routes(app, InfoRoutes(model, engines, settings))
+    _add_info_routes(app, InfoRoutes(model, settings))
+    _add_slot_routes(app, SlotRoutes(model, engines, settings))
     metrics = MetricsRoute(bus, engines, hub, settings)
     app.router.add_route("/metrics", metrics.metrics, methods=["GET"])
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
@@ -120,8 +122,12 @@ def _add_info_routes(app: FastAPI, routes: InfoRoutes) -> None:
         add(path, routes.models, methods=["GET"])
     add("/props", routes.props, methods=["GET"])
     add("/props", routes.change_props, methods=["POST"])
-    add("/slots", routes.slots, methods=["GET"])
     add("/openapi.json", openapi, methods=["GET"])
+
+
+def _add_slot_routes(app: FastAPI, routes: SlotRoutes) -> None:
+    app.router.add_route("/slots", routes.show, methods=["GET"])
+    app.router.add_route("/slots/{slot}", routes.change, methods=["POST"])
 
 
 def _add_vocabulary_routes(app: FastAPI, routes: VocabularyRoutes) -> None:

@@ -11,7 +11,8 @@ class GatewaySettings:
 
     api_keys: accepted keys, none means that everybody may ask. model_name, aliases, tags: the one
     model of single-model mode. deadline_s: seconds after which a request fails, running or not.
-    has_slots, has_metrics: whether GET /slots and GET /metrics answer. max_body_bytes: of a request.
+    has_slots, has_metrics: whether GET /slots and GET /metrics answer. has_slot_files: whether slots
+    can be saved, restored and erased. max_body_bytes: of a request.
     model_path: as shown by /props. api_prefix: what every path begins with, no slash at its end.
     static_dir: folder of files to serve, empty for none. ui_settings: JSON object, shown by /props.
     predict_route, predict_health_route: Google Cloud's paths, empty for none.
@@ -29,6 +30,7 @@ class GatewaySettings:
     sse_ping_interval_s: int = 30
     has_slots: bool = True
     has_metrics: bool = False
+    has_slot_files: bool = False
     has_props_post: bool = False
     cors: CorsPolicy = field(default_factory=CorsPolicy)
     api_prefix: str = ""

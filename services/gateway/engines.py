@@ -3,16 +3,19 @@
 import asyncio
 from typing import TypeVar
 
+import msgspec
+
 from schemas import codec, subjects
 from schemas.errors import RequestError, SchemaError
 from schemas.lifecycle import LOADED, EnginePresence
 from schemas.rpc import (
+    ChangeSlot,
     ControlGeneration,
     ControlTaken,
     DescribeMetrics,
     DescribeSlots,
     MetricsDescription,
-    SlotDescription,
+    SlotChanged,
     SlotsDescription,
 )
 from schemas.struct import Message
@@ -22,6 +25,7 @@ from services.bus.hedge import ask_any
 from services.bus.kv import Bucket
 from services.bus.rpc import ask
 from services.gateway import errors
+from services.gateway.slot_numbers import address_of
 
 A = TypeVar("A", bound=Message)
 
@@ -58,11 +62,36 @@ class Engines:
         if not self._bus.is_connected:
             raise BusUnavailable("not connected to the broker")
 
-    async def slots(self) -> list[tuple[SlotDescription, ...]]:
+    async def slots(self) -> list[SlotsDescription]:
         """The slots of every loaded engine, in the order of their ordinals."""
         engines = await self._present()
-        asked = [self._slots_of(presence.engine) for presence in engines]
-        return [found.slots for found in await asyncio.gather(*asked)]
+        return await asyncio.gather(*(self._slots_of(presence.engine) for presence in engines))
+
+    async def change_slot(
+        self, order: ChangeSlot, n_slots: int, *, timeout_s: float
+    ) -> SlotChanged:
+        """Give an order about a slot, numbered as clients do, to the engine that has it.
+
+        n_slots: of each engine. Raises as `ask`, NoResponder also where that engine is not there.
+        """
+        engines = {presence.ordinal: presence.engine for presence in await self._present()}
+        if not engines:
+            raise NoResponder("no engine is loaded")
+        address = address_of(order.slot, n_slots, engines)
+        if address.ordinal not in engines:
+            raise NoResponder(f"engine {address.ordinal} is not there")
+        subject = subjects.engine_rpc(self._model_key, engines[address.ordinal])
+        local = msgspec.structs.replace(order, slot=address.slot)
+        return await ask(self._bus, subject, local, SlotChanged, timeout_s=timeout_s)
+
+    async def ordinal_of(self, slot: int, n_slots: int) -> int | None:
+        """The engine that has a slot, by its number; None where any may take the task: there is only
+        one, or that one is not there."""
+        ordinals = {presence.ordinal for presence in await self._present()}
+        if len(ordinals) < 2:
+            return None
+        ordinal = address_of(slot, n_slots, ordinals).ordinal
+        return ordinal if ordinal in ordinals else None
 
     async def metrics(self) -> tuple[MetricsDescription, ...]:
         """What every loaded engine counted; one that does not answer in time is left out."""

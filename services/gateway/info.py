@@ -1,27 +1,24 @@
-"""The routes that only tell: health, models, props, slots."""
+"""The routes that only tell: health, models, props."""
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from schemas.errors import UNAVAILABLE, Problem, RequestError
+from schemas.errors import RequestError
 from schemas.lifecycle import SLEEPING
 from services.edge.errors import JSON_TYPE
 from services.gateway import views
 from services.gateway.config import GatewaySettings
-from services.gateway.engines import Engines
 from services.gateway.models import ServedModel
 
-NO_SLOTS = "This server does not support slots endpoint. Start it with `--slots`"
 NO_PROPS_POST = "This server does not support changing global properties. Start it with `--props`"
 
 
 class InfoRoutes:
-    """Answers from what is known already; only /slots asks the engines."""
+    """Answers from what is known already."""
 
-    def __init__(self, model: ServedModel, engines: Engines, settings: GatewaySettings) -> None:
+    def __init__(self, model: ServedModel, settings: GatewaySettings) -> None:
         self._model = model
-        self._engines = engines
         self._settings = settings
 
     async def health(self, _request: Request) -> Response:
@@ -44,15 +41,6 @@ class InfoRoutes:
         if not self._settings.has_props_post:
             raise RequestError.not_supported(NO_PROPS_POST)
         return _json({"success": True})
-
-    async def slots(self, request: Request) -> Response:
-        if not self._settings.has_slots:
-            raise RequestError.not_supported(NO_SLOTS)
-        engines = await self._engines.slots()
-        is_full = all(slot.is_processing for slots in engines for slot in slots)
-        if request.query_params.get("fail_on_no_slot") and is_full:
-            raise RequestError(Problem(code=UNAVAILABLE, message="no slot available"))
-        return _json(views.slots_view(engines))
 
 
 def _json(value: object) -> Response:

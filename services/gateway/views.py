@@ -1,12 +1,13 @@
 """What /v1/models, /props and /slots show: pure functions, llama-server's keys."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import orjson
 
 from schemas.params import Params
-from schemas.rpc import ModelDescription, SlotDescription
+from schemas.rpc import ModelDescription, SlotDescription, SlotsDescription
 from services.gateway.config import GatewaySettings
+from services.gateway.slot_numbers import SlotAddress, number_of
 from services.streams.projections.settings_json import generation_settings
 
 Json = dict[str, object]
@@ -111,13 +112,13 @@ def params_view(params: Params) -> Json:
     return {name: value for name, value in shown.items() if name not in ONLY_IN_ANSWERS}
 
 
-def slots_view(engines: Iterable[Sequence[SlotDescription]]) -> list[Json]:
-    """The slots of all engines, numbered through in the order of `engines`."""
-    views: list[Json] = []
-    for slots in engines:
-        first = len(views)
-        views += [_slot_view(slot, first + slot.id) for slot in slots]
-    return views
+def slots_view(engines: Iterable[SlotsDescription]) -> list[Json]:
+    """The slots of all engines, in the order of `engines`."""
+    return [
+        _slot_view(slot, number_of(SlotAddress(engine.ordinal, slot.id), len(engine.slots)))
+        for engine in engines
+        for slot in engine.slots
+    ]
 
 
 def _slot_view(slot: SlotDescription, number: int) -> Json:
@@ -134,15 +135,15 @@ def _work_view(slot: SlotDescription, params: Params) -> Json:
     """What the slot does, or did last."""
     next_token = {
         "has_next_token": slot.is_processing,
-        "has_new_line": False,
+        "has_new_line": slot.has_new_line,
         "n_remain": slot.n_remain,
         "n_decoded": slot.n_decoded,
     }
     return {
         "id_task": _task_number(slot.generation_id),
         "generation_id": slot.generation_id,
-        "n_prompt_tokens": slot.n_prompt,
-        "n_prompt_tokens_processed": slot.n_processed,
+        "n_prompt_tokens": slot.n_held,
+        "n_prompt_tokens_processed": slot.n_processed - slot.n_cached,
         "n_prompt_tokens_cache": slot.n_cached,
         "params": params_view(params),
         "next_token": [next_token],

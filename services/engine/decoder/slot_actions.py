@@ -56,14 +56,22 @@ class SlotActions:
         return action.slot % len(self._scheduler.slots)
 
     def _answer(self, action: ActOnSlot) -> SlotActed:
-        start_ns = time.monotonic_ns()
+        slot, start_ns, problem = self._slot(action), time.monotonic_ns(), None
+        n_tokens = n_bytes = 0
         try:
-            n_tokens, n_bytes = self._do(action, self._slot(action))
+            n_tokens, n_bytes = self._do(action, slot)
         except SlotFileError as error:
-            log.warning("action=slot_%s_failed slot=%d error=%s", action.action, action.slot, error)
-            return SlotActed(id=action.id, problem=_problem(action, str(error)))
-        elapsed_us = (time.monotonic_ns() - start_ns) // 1000
-        return SlotActed(id=action.id, n_tokens=n_tokens, n_bytes=n_bytes, elapsed_us=elapsed_us)
+            log.warning("action=slot_%s_failed slot=%d error=%s", action.action, slot, error)
+            problem = _problem(action, str(error))
+        return SlotActed(
+            id=action.id,
+            slot=slot,
+            n_held=len(self._scheduler.slots[slot].cached),
+            n_tokens=n_tokens,
+            n_bytes=n_bytes,
+            elapsed_us=(time.monotonic_ns() - start_ns) // 1000,
+            problem=problem,
+        )
 
     def _do(self, action: ActOnSlot, slot: int) -> tuple[int, int]:
         """(tokens, bytes) that it was about."""

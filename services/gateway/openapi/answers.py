@@ -53,6 +53,18 @@ ANSWERS: dict[str, Json] = {
     ),
     "Success": record({"success": BOOLEAN}, {"message": STRING}),
     "Slots": list_of(record({"id": INTEGER, "n_ctx": INTEGER, "is_processing": BOOLEAN})),
+    "SlotChange": record(
+        {"id_slot": INTEGER},
+        {
+            "filename": STRING,
+            "n_saved": INTEGER,
+            "n_written": INTEGER,
+            "n_restored": INTEGER,
+            "n_read": INTEGER,
+            "n_erased": INTEGER,
+            "timings": OBJECT,
+        },
+    ),
     "Timings": record(
         {"prompt_n": INTEGER, "prompt_ms": NUMBER, "predicted_n": INTEGER, "predicted_ms": NUMBER}
     ),

@@ -196,6 +196,22 @@ PATHS: dict[str, Json] = {
             parameters=(query("fail_on_no_slot", STRING, "503 where all are busy"),),
         )
     },
+    "/slots/{slot}": {
+        "post": operation(
+            "Save, restore or erase what a slot holds (--slot-save-path)",
+            answer(ref("SlotChange")),
+            body="SlotFile",
+            parameters=(
+                in_path("slot", "Number of the slot", "0"),
+                query(
+                    "action",
+                    one_of("save", "restore", "erase"),
+                    "What to do, once the slot is free; `erase` takes no body",
+                    is_required=True,
+                ),
+            ),
+        )
+    },
     "/completion": COMPLETION,
     "/completions": COMPLETION,
     "/v1/completions": generating(

@@ -84,6 +84,7 @@ PROMPT = said(
 HELLO: Json = {"role": "user", "content": "Write one sentence about a fox."}
 
 REQUESTS: dict[str, Json] = {
+    "SlotFile": record({}, {"filename": said(STRING, "A plain name, no folders")}),
     "Tool": record({"type": one_of("function"), "function": ref("Function")}),
     "Function": record({"name": STRING}, optional({"description": STRING, "parameters": OBJECT})),
     "Message": record(
