@@ -135,3 +135,16 @@ def test_bytes_that_are_no_character_become_a_replacement(client: httpx.Client) 
     text = greedy(client, logit_bias=[[first, 1000]], n_predict=4)
     assert text
     assert set(text) == {"\ufffd"}
+
+
+def test_a_character_cut_over_tokens_is_never_lost(client: httpx.Client) -> None:
+    tokens = ids_of(client, "😀")
+    assert any(isinstance(token["piece"], list) for token in tokens), "one token: nothing is cut"
+    assert greedy(client, grammar='root ::= "😀🦊"', n_predict=20) == "😀🦊"
+
+
+def test_probabilities_of_a_cut_character_hold_its_bytes(client: httpx.Client) -> None:
+    body = {"prompt": "x", "n_predict": 9, "grammar": 'root ::= "😀"', "n_probs": 1}
+    answer = post(client, "/completion", **body)
+    found = answer["completion_probabilities"]
+    assert bytes(byte for token in found for byte in token["bytes"]).decode().strip() == "😀"
