@@ -22,22 +22,27 @@ from services.engine.protocol import ChoiceJob, Emitted
 def opener(context: Context) -> OpenChoice:
     """How the choices of this context are opened."""
     pieces = Pieces(context.vocab, context.n_vocab)
+    candidates = Candidates(context.n_vocab)
     constraints = Constraints(grammars_of(context, pieces), lambda: hidden_ids(pieces))
 
     def open_choice(job: ChoiceJob, params: Params, place: Place) -> Running:
         constraint = constraints.of(params.sampling)
-        return Running(context, pieces, job, params, place, constraint)
+        return Running(context, pieces, candidates, job, params, place, constraint)
 
     return open_choice
 
 
 class Running:
-    """One choice in its slot. Raises RequestError where its parameters or its log make no sense."""
+    """One choice in its slot. Raises RequestError where its parameters or its log make no sense.
+
+    candidates: shared by all choices, since one is sampled at a time.
+    """
 
     def __init__(
         self,
         context: Context,
         pieces: Pieces,
+        candidates: Candidates,
         job: ChoiceJob,
         params: Params,
         place: Place,
@@ -53,7 +58,7 @@ class Running:
         self._budget = reasoning_budget(self._sampling, self._pieces.piece)
         self._constraint = constraint
         self._restore(job)
-        self._candidates = Candidates(context.n_vocab)
+        self._candidates = candidates
         self._sampler = Sampler(
             pieces,
             params.sampling,
