@@ -26,6 +26,7 @@ from schemas.events import (
     TopProb,
     Usage,
 )
+from schemas.output_format import OBJECT, Calls, OutputFormat, Part, Tool, to_json
 from schemas.params import GrammarTrigger, Limits, Output, Params, Sampling
 
 GENERATION_ID = "01936b5e-4c00-7abc-8def-0123456789ab"
@@ -263,6 +264,50 @@ def response_fields(dialect: str) -> Case:
     return log(dialect, params, started(), token(0), token(1), token(2, ended=end()), finished())
 
 
+TOOL_FORMAT = OutputFormat(
+    thought_start="<think>",
+    thought_end="</think>",
+    calls=Calls(
+        start="<tool_call>",
+        end="</tool_call>",
+        patterns=((Part(kind=OBJECT),),),
+        name_keys=("name",),
+        arguments_keys=("arguments",),
+    ),
+    tools=(Tool(name="ls"),),
+)
+TOOL_TEXTS = (
+    "<think>Hm",
+    "m.</th",
+    "ink>\nI look.",
+    '\n<tool_call>\n{"name": "ls", ',
+    '"arguments": {"path": "."',
+    "}}\n</tool_call>",
+)
+
+
+def thoughts_and_calls(dialect: str, params: Params | None = None) -> Case:
+    """A model that thinks, says something and calls a tool, as many do."""
+    ended = end(n=len(TOOL_TEXTS), stop_type="eos")
+    tokens = [
+        Tokens(
+            index=index,
+            ids=(index,),
+            texts=(text,),
+            elapsed_us=4_000 + index,
+            end=ended if index == len(TOOL_TEXTS) - 1 else None,
+        )
+        for index, text in enumerate(TOOL_TEXTS)
+    ]
+    format_ = to_json(TOOL_FORMAT)
+    return log(dialect, params or streamed(), started(), *tokens, finished(), output_format=format_)
+
+
+def thoughts_and_calls_body(dialect: str) -> Case:
+    return thoughts_and_calls(dialect, Params())
+
+
+MESSAGES = ("openai.chat", "anthropic.messages", "openai.responses")
 _EVERYWHERE: tuple[Callable[[str], Case], ...] = (
     simple,
     body,
@@ -277,9 +322,15 @@ _EVERYWHERE: tuple[Callable[[str], Case], ...] = (
     failed_late,
     cancelled_late,
 )
-CASES: dict[str, Case] = {
-    f"{make.__name__}.{dialect}": make(dialect) for make in _EVERYWHERE for dialect in DIALECTS
-} | {
-    f"{make.__name__}.native.completion": make("native.completion")
-    for make in (all_settings, response_fields)
-}
+CASES: dict[str, Case] = (
+    {f"{make.__name__}.{dialect}": make(dialect) for make in _EVERYWHERE for dialect in DIALECTS}
+    | {
+        f"{make.__name__}.native.completion": make("native.completion")
+        for make in (all_settings, response_fields)
+    }
+    | {
+        f"{make.__name__}.{dialect}": make(dialect)
+        for make in (thoughts_and_calls, thoughts_and_calls_body)
+        for dialect in MESSAGES
+    }
+)
