@@ -10,6 +10,7 @@ from tests.support.decoder_client import DecoderClient, Run, decoder, params
 PROMPT = (1, *range(300, 340))
 N_PREDICT = 48
 CUTS = (1, 2, 17, 47)
+GRAMMAR = 'root ::= " " [A-Z] [a-z ]+ "." root'
 CASES: dict[str, dict[str, object]] = {
     "default": {},
     "greedy": {"temperature": 0.0},
@@ -49,6 +50,14 @@ CASES: dict[str, dict[str, object]] = {
     },
     "infill": {"samplers": ["top_k", "infill", "temperature"], "ignore_eos": True},
     "no sampler": {"samplers": []},
+    "grammar": {"grammar": GRAMMAR},
+    "grammar, mirostat": {"grammar": GRAMMAR, "mirostat": 2},
+    "grammar, xtc": {"grammar": GRAMMAR, "xtc_probability": 0.5, "xtc_threshold": 0.05},
+    "grammar, adaptive_p": {
+        "grammar": GRAMMAR,
+        "samplers": ["top_k", "adaptive_p"],
+        "adaptive_target": 0.4,
+    },
     "probabilities": {"n_probs": 3, "post_sampling_probs": True, "temperature": 1.2},
 }
 
@@ -87,6 +96,7 @@ def test_where_a_generator_does_not_draw_the_log_says_so(first: DecoderClient) -
     mirostat = _run(first, "mirostat 2 that sometimes sees one")
     assert {token.draws for token in mirostat.emitted} == {0, 1}
     assert all(token.mu is not None for token in mirostat.emitted)
+    assert {token.draws for token in _run(first, "grammar").emitted} == {1, 2}
     assert all(token.mu is None for token in _run(first, "default").emitted)
 
 

@@ -52,8 +52,13 @@ class Candidates:
         self._table["logit"][token] = logit
 
     def keep(self, ids: np.ndarray) -> None:
-        """Leave these tokens (ascending) alone; before anything has changed the order."""
-        self.put(self._table[ids])
+        """Leave these tokens (ascending) possible; before anything has changed the order.
+
+        The others stay there, as in llama-server: some samplers look at how many there are.
+        """
+        logits = self._table["logit"][ids]
+        self._table["logit"] = -np.inf
+        self._table["logit"][ids] = logits
 
     @property
     def size(self) -> int:
