@@ -13,8 +13,8 @@ _CONTINUED_FIELDS = ("content", "reasoning_content")
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
     """continues: None, or which field of the last message the answer goes on with: "auto", "content"
-    or "reasoning_content". kwargs: further variables of the template. named_tool: the one that must be
-    called. parallel_tool_calls: None where the template's ability decides."""
+    or "reasoning_content". is_continued: that was asked for, so the client knows the beginning.
+    kwargs: further variables of the template. named_tool: the one that must be called. parallel_tool_calls: None where the template's ability decides."""
 
     messages: list[JsonObject]
     tools: list[JsonObject]
@@ -23,6 +23,7 @@ class ChatRequest:
     enable_thinking: bool
     continues: str | None
     kwargs: JsonObject
+    is_continued: bool = False
     named_tool: str = ""
     parallel_tool_calls: bool | None = None
 
@@ -53,6 +54,7 @@ def read_chat(body: JsonObject, *, prefill_assistant: bool) -> ChatRequest:
             "Cannot set both add_generation_prompt and continue_final_message to true.",
             "continue_final_message",
         )
+    is_continued = continues is not None
     if continues is None and prefill_assistant and _ends_with_answer(messages):
         continues, opens = "auto", False
     if continues is not None and messages and messages[-1].get("tool_calls"):
@@ -71,6 +73,7 @@ def read_chat(body: JsonObject, *, prefill_assistant: bool) -> ChatRequest:
         add_generation_prompt=opens,
         enable_thinking=thinks,
         continues=continues,
+        is_continued=is_continued,
         kwargs=kwargs,
     )
 

@@ -53,7 +53,7 @@ def with_output_format(
         tools=chat.tools,
         has_calls=has_calls,
         prefix=rendered.answer,
-        is_continued=rendered.is_continuation and not output.echo,
+        is_continued=chat.is_continued and not output.echo,
         reasoning_format=output.reasoning_format,
         is_stream=output.stream,
     )

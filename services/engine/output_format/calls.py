@@ -242,8 +242,10 @@ class _Cleaner:
         self._markers = markers
 
     def before(self, text: str) -> str:
-        opened = (self.header.plain, self.header.opened)
-        lead = max((common_prefix(text, other) for other in opened), key=len)
+        leads = [common_prefix(text, other) for other in (self.header.plain, self.header.opened)]
+        if _is_whole(said := common_prefix(text, self.header.said)):
+            leads.append(said)
+        lead = max(leads, key=len)
         return without_any(text.removeprefix(lead), self._markers)
 
     def behind(self, text: str) -> str:
@@ -261,6 +263,11 @@ class _Cleaner:
     def _to_next_turn(self, text: str) -> str:
         known = _tags(self.header.ending + self.header.plain)
         return text[: min((text.index(tag) for tag in known if tag in text), default=len(text))]
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text ends with a tag or whitespace, and not inside a word of its own."""
+    return bool(text) and (text[-1].isspace() or is_tag(split(text)[-1]))
 
 
 def _tags(text: str) -> list[str]:

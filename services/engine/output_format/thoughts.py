@@ -1,6 +1,7 @@
 """How a template marks thoughts and content. Pure."""
 
 import re
+from itertools import takewhile
 from typing import NamedTuple
 
 from services.engine.output_format.samples import (
@@ -14,13 +15,13 @@ from services.engine.output_format.segments import (
     common_prefix,
     common_suffix,
     first_tag,
+    split,
     without_any,
 )
 
 _THINKING_TAG = (
     r"(?:<[^<>\s]*(?:think|thought|reason)[^<>\s]*>|\[[A-Z_ ]*(?:THINK|REASON)[A-Z_ ]*\])"
 )
-_TAG = re.compile(r"<[^<>\n]+>")
 _OPENED = re.compile(rf"{_THINKING_TAG}\s*$", re.IGNORECASE)
 _TAGS_BEFORE = re.compile(rf"(?:{_THINKING_TAG}\s*)$", re.IGNORECASE)
 COMMON = ("<think>", "</think>")
@@ -79,7 +80,7 @@ def _start(text: str, header: Header) -> str:
     before = text.partition(THOUGHT)[0]
     start = before.removeprefix(header.plain)
     found = _TAGS_BEFORE.search(before)
-    if found and (not start.strip() or len(_TAG.findall(start)) > 1):
+    if found:
         return found.group()
     return start if start.strip() else ""
 
@@ -113,12 +114,16 @@ def content_of(samples: Samples, header: Header, thoughts: Thoughts) -> tuple[st
 
 
 def content_marker(header: Header) -> str:
-    """What stands in front of content, thoughts left out."""
+    """What stands in front of content, thoughts left out: a tag, or a word behind special signs."""
     marker = header.said.removeprefix(common_prefix(header.plain, header.said))
-    if marker[:1].isalnum():
-        stem = re.search(r"[^\w\s]+$", header.plain)
-        marker = (stem.group() if stem else "") + marker
-    return marker
+    if not marker[:1].isalnum():
+        return marker
+    signs = list(takewhile(_is_sign, reversed(split(header.plain))))
+    return "".join(reversed(signs)) + marker if signs else ""
+
+
+def _is_sign(segment: str) -> bool:
+    return len(segment) == 1 and not segment.isalnum() and not segment.isspace()
 
 
 def _is_quoted(text: str) -> bool:

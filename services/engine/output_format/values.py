@@ -11,6 +11,11 @@ from services.engine.output_format.texts import exact, schema_rule, shared, unti
 JsonObject = dict[str, Any]
 CDATA = ("<![CDATA[", "]]>")
 MAX_DEPTH = 8
+_WORDS: dict[tuple[str, ...], str] = {
+    ("boolean",): '("true" | "false" | "True" | "False")',
+    ("null",): '("null" | "None")',
+}
+"""Templates write them as Python does, or as JSON."""
 _PYTHON = {
     "py-value": "py-string | py-number | py-word | py-list | py-dict",
     "py-string": r'''"\"" ([^"\\\n] | "\\" [^\n])* "\"" | "'" ([^'\\\n] | "\\" [^\n])* "'"''',
@@ -39,6 +44,8 @@ def _raw(rules: Rules, how: Parameters, schema: object, root: JsonObject, hint: 
     if texts:
         return f"{either([exact(text) for text in texts])} {exact(how.tail)}"
     shape = shape_of(schema, root)
+    if shape.types in _WORDS:
+        return f"{_WORDS[shape.types]} {exact(how.tail)}"
     if shape.types and "string" not in shape.types:
         return f"{_json(rules, schema, root, hint)} {exact(how.tail)}"
     text = f"{until(rules, how.tail)} {exact(how.tail)}"
@@ -121,7 +128,7 @@ def _choices(schema: object) -> list[object]:
 def quoted_object(
     rules: Rules, schema: object, root: JsonObject, quote: str, depth: int = 0
 ) -> str:
-    """An object with bare keys and strings in a model's own quotes."""
+    """An object with bare keys and strings in a model's own quotes; keys as in the schema, or sorted."""
     own = cast(JsonObject, schema) if isinstance(schema, dict) else {}
     properties = own.get("properties")
     if depth > MAX_DEPTH or not isinstance(properties, dict):
@@ -131,7 +138,9 @@ def quoted_object(
         name: f"{exact(name + ':')} {quoted_value(rules, item, root, quote, depth + 1)}"
         for name, item in cast(JsonObject, properties).items()
     }
-    return f'"{{" {listed(members, [str(name) for name in wanted])} "}}"'
+    names = [str(name) for name in wanted]
+    orders = [listed(members, names), listed(dict(sorted(members.items())), names)]
+    return f'"{{" {either(list(dict.fromkeys(orders)))} "}}"'
 
 
 def listed(members: dict[str, str], wanted: list[str]) -> str:
