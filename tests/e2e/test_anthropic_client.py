@@ -105,3 +105,40 @@ def test_errors_are_the_clients_own(client: Anthropic, url: str) -> None:
         pytest.raises(anthropic.AuthenticationError),
     ):
         stranger.messages.create(**ASKED)
+
+
+WEATHER: Any = {
+    "name": "weather",
+    "description": "The weather in a city",
+    "input_schema": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 12}},
+        "required": ["city"],
+    },
+}
+CALLING: Any = ASKED | {
+    "max_tokens": 120,
+    "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
+    "tools": [WEATHER],
+    "tool_choice": {"type": "tool", "name": "weather"},
+}
+
+
+def test_a_tool_is_called(client: Anthropic) -> None:
+    message = client.messages.create(**CALLING)
+    assert message.stop_reason == "tool_use"
+    (call,) = [block for block in message.content if block.type == "tool_use"]
+    assert call.name == "weather"
+    assert isinstance(call.input["city"], str)
+
+
+def test_a_streamed_call_is_the_same(client: Anthropic) -> None:
+    whole = client.messages.create(**CALLING)
+    with client.messages.stream(**CALLING) as stream:
+        final = stream.get_final_message()
+    calls = [
+        [(block.name, block.input) for block in message.content if block.type == "tool_use"]
+        for message in (whole, final)
+    ]
+    assert calls[0] == calls[1] != []
+    assert final.stop_reason == "tool_use"

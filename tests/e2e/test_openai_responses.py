@@ -1,5 +1,6 @@
 """OpenAI's Responses API through its own client, on the real small model."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -155,6 +156,62 @@ def test_what_was_called_is_taken_back(client: OpenAI) -> None:
         **ASKED,
     )
     assert response.output_text
+
+
+WEATHER: Any = {
+    "type": "function",
+    "name": "weather",
+    "description": "The weather in a city",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 12}},
+        "required": ["city"],
+    },
+    "strict": True,
+}
+CALLING: Any = ASKED | {
+    "input": "What is the weather in Paris?",
+    "max_output_tokens": 120,
+    "tools": [WEATHER],
+    "tool_choice": {"type": "function", "name": "weather"},
+}
+
+
+def test_a_function_is_called_and_answered(client: OpenAI) -> None:
+    response = client.responses.create(**CALLING)
+    (call,) = [item for item in response.output if item.type == "function_call"]
+    assert call.name == "weather"
+    assert isinstance(json.loads(call.arguments)["city"], str)
+    answer = client.responses.create(
+        input=[{"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}],
+        previous_response_id=response.id,
+        tools=[WEATHER],
+        **ASKED,
+    )
+    assert answer.output
+
+
+def test_a_streamed_call_is_the_same(client: OpenAI) -> None:
+    whole = client.responses.create(**CALLING)
+    events = list(client.responses.create(stream=True, **CALLING))
+    deltas = [e.delta for e in events if e.type == "response.function_call_arguments.delta"]
+    (call,) = [item for item in whole.output if item.type == "function_call"]
+    assert "".join(deltas) == call.arguments
+
+
+def test_a_format_is_kept_to(client: OpenAI) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"legs": {"type": "integer", "maximum": 9}},
+        "required": ["legs"],
+        "additionalProperties": False,
+    }
+    response = client.responses.create(
+        input="How many legs does a fox have?",
+        text={"format": {"type": "json_schema", "name": "legs", "schema": schema, "strict": True}},
+        **ASKED,
+    )
+    assert list(json.loads(response.output_text)) == ["legs"]
 
 
 def test_a_bad_request_names_what_is_wrong(client: OpenAI) -> None:
