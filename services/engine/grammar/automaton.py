@@ -26,9 +26,11 @@ EMPTY = 0
 """The stack with nothing left to do: the text may end here."""
 MAX_STACKS = 200_000
 MAX_STATES = 50_000
-START_WORK = 100_000
+START_WORK = 60_000
 ASCII_END = 0x80
 SURROGATES = (0xD800, 0xDFFF)
+SMALLEST = {(0, 2): 0x800, (0, 3): 0x10000}
+"""The smallest character after 0xE0 and 0xF0: those below are written with fewer bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,9 @@ class Automaton:
         if byte >> 6 != 0b10:
             return None
         value = state.key.begun << 6 | byte & 0x3F
+        smallest = SMALLEST.get((state.key.begun, state.key.n_missing), 0)
+        if value < smallest >> 6 * (state.key.n_missing - 1):
+            return None
         if state.key.n_missing > 1:
             return self._character(state.key.stacks, value, state.key.n_missing - 1)
         return self._closed(self._seeds(state, value))
@@ -162,10 +167,10 @@ class Automaton:
         """Inside a character, if any that begins so is allowed."""
         shift = 6 * n_missing
         low, high = begun << shift, (begun + 1 << shift) - 1
+        low = max(low, SMALLEST.get((begun, n_missing), 0))
         if SURROGATES[0] <= low and high <= SURROGATES[1]:
             return None
-        low = max(low, (0, 0x80, 0x800, 0x10000)[n_missing])
-        left = tuple(s for s in stacks if self._can_begin(s, low, min(high, MAX_CODE_POINT)))
+        left = tuple(s for s in stacks if self._can_begin(s, low, high))
         return self._state(Key(left, begun, n_missing)) if left else None
 
     def _can_begin(self, stack: int, low: int, high: int) -> bool:

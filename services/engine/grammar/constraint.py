@@ -14,8 +14,8 @@ from services.engine.grammar.program import Program
 from services.engine.grammar.tokens import Ids, TokenTable
 from services.engine.grammar.triggers import Triggers, Watch
 
-WORK_AT_ONCE = 400_000
-"""Most stacks that one choice may have looked at in a step: about half a second."""
+WORK_AT_ONCE = 150_000
+"""Most stacks that one choice may have looked at in a step: some tenths of a second."""
 WORK_PER_TOKEN = 20_000
 """What a choice may use in the long run, per token."""
 MAX_CACHED_LISTS = 128

@@ -43,7 +43,7 @@ PRIMITIVES = {
     "null": '"null"',
     "integer": '"-"? whole',
     "whole": '"0" | [1-9] [0-9]{0,15}',
-    "number": '"-"? whole ("." [0-9]{1,16})? ([eE] [-+]? whole)?',
+    "number": '"-"? whole ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?',
     "char": ANYTHING,
     "string": '"\\"" char* "\\""',
     "value": "object | array | string | number | boolean | null",
