@@ -1,5 +1,6 @@
 """The KV cache of scheduler tests: has cells, and notes what was done to them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from services.engine.caching import Caching
@@ -94,7 +95,7 @@ class Bench:
     """A scheduler, its memory, and a model whose every token is 7."""
 
     def __init__(
-        self, *, can_cut: bool = True, caching: dict[str, object] | None = None, **sizes: object
+        self, *, can_cut: bool = True, caching: Mapping[str, object] | None = None, **sizes: object
     ) -> None:
         self.memory = RecordingMemory(can_cut=can_cut)
         known = Caching(**(caching or {}))  # type: ignore[arg-type]

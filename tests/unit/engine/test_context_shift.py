@@ -62,7 +62,7 @@ def test_a_full_slot_forgets_and_goes_on() -> None:
 
 
 @pytest.mark.parametrize("caching", [{}, SHIFTING])
-def test_nothing_is_forgotten_unless_it_may(caching: dict[str, object]) -> None:
+def test_nothing_is_forgotten_unless_it_may(caching: dict[str, bool]) -> None:
     bench = Bench(n_ctx=999, n_ctx_slot=100, can_cut=not caching, caching=caching)
     bench.admit("a", need(range(40)))
     assert not bench.seat()["a"][0].can_shift
