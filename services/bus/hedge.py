@@ -15,18 +15,21 @@ HEDGE_S = 1.0
 
 async def ask_any(
     bus: Bus,
-    subject: str,
+    one: str,
+    every: str,
     question: Message,
     answer: type[A],
     *,
     timeout_s: float,
     hedge_s: float = HEDGE_S,
 ) -> A:
-    """The first answer of whoever serves `subject`. The question must not change anything.
+    """The first answer of several servers. The question must not change anything.
 
-    Asks again after `hedge_s` seconds, then after twice that, and so on, while earlier attempts stay
-    open: a slow server's answer counts, a dead one's is not waited for. Raises what `ask` raises.
+    one: subject that reaches any one of them. every: subject that reaches all; asked after `hedge_s`
+    seconds, then after twice that, and so on, while earlier attempts stay open: a slow server's answer
+    counts, a dead one's is not waited for. Raises what `ask` raises.
     """
+    subject = one
     give_up_at = asyncio.get_running_loop().time() + timeout_s
     attempts: set[asyncio.Task[A]] = set()
     try:
@@ -35,8 +38,8 @@ async def ask_any(
             attempts.add(asyncio.create_task(asking))
             if (first := await _first(attempts, min(hedge_s, left_s))) is not None:
                 return first.result()
-            hedge_s *= 2
-        raise RpcTimeout(f"no answer on {subject} within {timeout_s:g} s")
+            subject, hedge_s = every, 2 * hedge_s
+        raise RpcTimeout(f"no answer on {one} within {timeout_s:g} s")
     finally:
         for attempt in attempts:
             attempt.cancel()

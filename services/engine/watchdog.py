@@ -12,6 +12,10 @@ SILENT_BLIND_S = 600.0
 """The same where its CPU time cannot be seen: one batch of a large model may take minutes."""
 
 
+MAX_GAP_S = 1.0
+"""Longer gaps between two looks count as this much: then it was the looker who slept."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProcessState:
     """is_stopped: by a signal. cpu_s: seconds of CPU that it has used, all its threads."""
@@ -39,20 +43,22 @@ class Watchdog:
     def __init__(self) -> None:
         self._pid = 0
         self._last: Vitals | None = None
-        self._alive_at_s = 0.0
-        self._running_at_s = 0.0
+        self._stopped_s = 0.0
+        self._silent_s = 0.0
 
     def judge(self, pid: int, vitals: Vitals) -> str:
         """Why the process must be killed, or an empty text. Looks at a new pid start afresh."""
-        if pid != self._pid or self._last is None or _shows_life(self._last, vitals):
-            self._alive_at_s = vitals.at_s
-        if pid != self._pid or not (vitals.state and vitals.state.is_stopped):
-            self._running_at_s = vitals.at_s
-        self._pid, self._last = pid, vitals
-        if vitals.at_s - self._running_at_s >= STOPPED_S:
+        last, self._last = (self._last if pid == self._pid else None), vitals
+        self._pid = pid
+        passed_s = 0.0 if last is None else min(vitals.at_s - last.at_s, MAX_GAP_S)
+        is_stopped = vitals.state is not None and vitals.state.is_stopped
+        is_alive = last is None or _shows_life(last, vitals)
+        self._stopped_s = self._stopped_s + passed_s if is_stopped else 0.0
+        self._silent_s = 0.0 if is_alive else self._silent_s + passed_s
+        if self._stopped_s >= STOPPED_S:
             return "stopped"
         limit_s = SILENT_BLIND_S if vitals.state is None else SILENT_S
-        return "silent" if vitals.at_s - self._alive_at_s >= limit_s else ""
+        return "silent" if self._silent_s >= limit_s else ""
 
 
 def _shows_life(before: Vitals, now: Vitals) -> bool:

@@ -44,7 +44,7 @@ class Engines:
         self._timeout_s = timeout_s
 
     async def ask(self, question: Message, answer: type[A], *, n_bytes: int = 0) -> A:
-        """Ask any engine, and another one if that does not answer soon.
+        """Ask any engine, and all of them if that does not answer soon.
 
         n_bytes: of the client's JSON inside `question`.
 
@@ -54,8 +54,8 @@ class Engines:
         self.require_connection()
         if n_bytes > self._bus.nc.max_payload - QUESTION_RESERVE_BYTES:
             raise RequestError(errors.too_large_to_keep())
-        subject = subjects.engine_rpc(self._model_key)
-        return await ask_any(self._bus, subject, question, answer, timeout_s=self._timeout_s)
+        one, every = subjects.engine_rpc(self._model_key), subjects.engines_rpc(self._model_key)
+        return await ask_any(self._bus, one, every, question, answer, timeout_s=self._timeout_s)
 
     def require_connection(self) -> None:
         """Raise BusUnavailable while the broker is away: what is sent then would wait in a buffer."""

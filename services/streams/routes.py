@@ -28,6 +28,8 @@ from services.streams.hub import Hub
 from services.streams.projections import VIEWS
 from services.streams.tape import Rendering, Tape
 
+GENERATION_HEADER = "x-generation-id"
+"""On answers of the generation itself, so that a 503 of its own is told from one of this server."""
 MAX_BODY_BYTES = 1024 * 1024
 _ID_PREFIX = re.compile(r"\A(chatcmpl-|resp_|msg_)")
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -110,7 +112,7 @@ class StreamRoutes:
                     await unless_gone(request, tape.wait_started())
                 problem = tape.projection.failed_before_start
                 if problem is not None:
-                    return problem_response(problem)
+                    return problem_response(problem, headers={GENERATION_HEADER: generation_id})
                 return SseResponse(tape.read(*offset))
         except StreamNotFound as error:
             raise _not_found() from error

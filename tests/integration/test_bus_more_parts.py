@@ -24,7 +24,7 @@ from services.bus.topology import ensure_topology
 from services.cli.broker import start_broker
 from tests.support import events
 
-SUBJECT = "rpc.hedged"
+ONE, EVERY = "rpc.hedged", "rpc.hedged.all"
 QUESTION = rpc.Detokenize(ids=(1,))
 
 
@@ -44,9 +44,9 @@ class Servers:
                 raise RequestError.invalid(refusal)
             return rpc.Detokenized(content=f"after {delay_s:g}")
 
-        self._all.append(
-            await serve(self._bus, SUBJECT, rpc.EngineQuestion, answer, queue="engines")
-        )
+        for subject, queue in ((ONE, "engines"), (EVERY, "")):
+            served = await serve(self._bus, subject, rpc.EngineQuestion, answer, queue=queue)
+            self._all.append(served)
         await self._bus.flush()
 
     async def stop(self) -> None:
@@ -63,7 +63,7 @@ async def servers(bus: Bus) -> AsyncIterator[Servers]:
 
 async def ask_them(bus: Bus, timeout_s: float = 5.0) -> str:
     found = await ask_any(
-        bus, SUBJECT, QUESTION, rpc.Detokenized, timeout_s=timeout_s, hedge_s=0.05
+        bus, ONE, EVERY, QUESTION, rpc.Detokenized, timeout_s=timeout_s, hedge_s=0.05
     )
     return found.content
 
@@ -74,7 +74,7 @@ async def test_a_dead_server_costs_a_moment(bus: Bus, servers: Servers) -> None:
     began = time.monotonic()
     answers = [await ask_them(bus) for _ in range(5)]
     assert answers == ["after 0"] * 5
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 3
 
 
 async def test_a_slow_server_is_asked_again_and_its_first_answer_counts(
