@@ -4,17 +4,8 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.edge.cased import Cased
 from services.edge.cors_policy import ALLOW_ORIGIN, CorsPolicy
-
-
-class Cased(bytes):
-    """A header's name in the case of llama-server's, which some clients of its kind insist on.
-
-    HTTP does not care, and uvicorn writes every name in lower case: this one stays as it is.
-    """
-
-    def lower(self) -> "Cased":
-        return self
 
 
 def install_cors(app: Starlette, policy: CorsPolicy | None = None) -> None:

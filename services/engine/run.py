@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from schemas.errors import SERVER, Problem
-from schemas.events import ChoiceEnd, Compat, Event, Failed, Requested
+from schemas.events import ChoiceEnd, ChoiceStart, Compat, Event, Failed, Requested
 from schemas.generation import ChoiceTokens, Generation
 from services.bus.errors import BusUnavailable, Fenced, LogClosed, MessageTooLarge, StoreFull
 from services.bus.log import LogWriter
@@ -146,6 +146,9 @@ class Run:
         self._outbox.add_started(
             started_event(self.attempt, self._compat, output.choices, self.state.n_tokens, at_ms)
         )
+        if self.requested.params.output.return_progress:
+            for start in output.choices:
+                self._outbox.add_progress(_not_begun(self.generation_id, start), is_shown=True)
 
     def _take_progress(self, output: PromptProgress) -> None:
         is_shown = self.requested.params.output.return_progress
@@ -218,3 +221,15 @@ class Run:
         self.last_append_at = time.monotonic()
         if not self.is_suspect:
             self._settled.set()
+
+
+def _not_begun(generation_id: str, start: ChoiceStart) -> PromptProgress:
+    """The first progress that a client sees: before any prompt token is decoded."""
+    return PromptProgress(
+        generation_id=generation_id,
+        choice=start.choice,
+        n_total=start.n_prompt,
+        n_cached=start.n_cached,
+        n_processed=start.n_cached,
+        elapsed_us=0,
+    )

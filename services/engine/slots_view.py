@@ -96,7 +96,9 @@ class SlotsView:
         place = self._places.get(key)
         if place is not None:
             freed = self._described(self._slots[place.slot])
-            self._slots[place.slot] = msgspec.structs.replace(freed, is_processing=False)
+            self._slots[place.slot] = msgspec.structs.replace(
+                freed, is_processing=False, n_decoded=0, n_remain=-1
+            )
             del self._places[key]
 
     def _described(self, slot: SlotDescription) -> SlotDescription:

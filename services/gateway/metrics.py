@@ -7,13 +7,14 @@ from schemas.errors import RequestError
 from schemas.rpc import MetricsDescription
 from services.bus.connection import Bus
 from services.bus.tasks import queue_depth
+from services.edge.cased import Cased
 from services.gateway.config import GatewaySettings
 from services.gateway.engines import Engines
 from services.gateway.metrics_text import CONTENT_TYPE, Figures, render, windows
 from services.streams.hub import Hub
 
 NO_METRICS = "This server does not support metrics endpoint. Start it with `--metrics`"
-START_HEADER = "process-start-time-unix"
+START_HEADER = Cased(b"Process-Start-Time-Unix")
 
 
 class MetricsRoute:
@@ -42,7 +43,6 @@ class MetricsRoute:
             n_subscribers=sum(tape.n_readers for tape in self._hub.running()),
         )
         started_at_s = min((engine.started_at_s for engine in engines), default=0)
-        return Response(
-            render(figures),
-            headers={START_HEADER: str(started_at_s), "content-type": CONTENT_TYPE},
-        )
+        response = Response(render(figures), headers={"content-type": CONTENT_TYPE})
+        response.raw_headers.append((START_HEADER, str(started_at_s).encode()))
+        return response
