@@ -14,7 +14,8 @@ _CONTINUED_FIELDS = ("content", "reasoning_content")
 class ChatRequest:
     """continues: None, or which field of the last message the answer goes on with: "auto", "content"
     or "reasoning_content". is_continued: that was asked for, so the client knows the beginning.
-    kwargs: further variables of the template. named_tool: the one that must be called. parallel_tool_calls: None where the template's ability decides."""
+    kwargs: further variables of the template. named_tool: the one that must be called.
+    parallel_tool_calls: None where the template's ability decides."""
 
     messages: list[JsonObject]
     tools: list[JsonObject]

@@ -154,6 +154,6 @@ def _type_of(value: object) -> str:
 def _target(reference: str, root: JsonObject) -> object:
     """The part of the schema that a local reference names."""
     found: Any = root
-    for key in reference.removeprefix("#").strip("/").split("/"):
+    for key in filter(None, reference.removeprefix("#").split("/")):
         found = found.get(key) if isinstance(found, dict) else None
     return found

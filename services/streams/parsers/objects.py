@@ -79,9 +79,9 @@ def _member(reader: Reader, calls: Calls, call: Call, path: tuple[str, ...]) -> 
 def arguments(reader: Reader, calls: Calls, call: Call) -> Reading[None]:
     """Read the arguments: an object, or a text that holds one."""
     yield from reader.skip_space()
-    if call.name and not calls.has_late_id:
-        call.announce()
     char = yield from reader.peek()
+    if char == "{" and call.name and not calls.has_late_id:
+        call.announce()
     if char == "{":
         yield from members(reader, notation_of(calls), call.put)
     elif char == '"':

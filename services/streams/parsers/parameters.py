@@ -19,23 +19,43 @@ def parameters(
     reader: Reader, how: Parameters, call: Call, after: tuple[str, ...]
 ) -> Reading[None]:
     """Read all parameters of a call. after: what may follow the last one. Raises Mismatch."""
+    head = yield from _next_head(reader, how, is_first=True)
+    if head is None and after and not (yield from _is_next(reader, after[0])):
+        raise Mismatch
     call.announce()
     call.put("{")
-    is_first = True
-    while True:
-        start = reader.mark()
-        if not is_first and how.separator.strip():
-            yield from literal(reader, how.separator)
-        head = yield from _head_if_any(reader, how)
-        if head is None:
-            reader.reset(start)
-            break
-        reader.release()
+    before = ""
+    while head is not None:
         key, word = head
-        call.put(f'{"" if is_first else ", "}"{escaped(key)}": ')
-        is_first = False
+        call.put(f'{before}"{escaped(key)}": ')
+        before = ", "
         yield from _value(reader, how, call, key, word, after)
+        head = yield from _next_head(reader, how, is_first=False)
     call.put("}")
+
+
+def _is_next(reader: Reader, text: str) -> Reading[bool]:
+    """Whether the text goes on with the first word of that one."""
+    start = reader.mark()
+    words = words_of(text)
+    found = not words or (yield from literal(reader, words[0]))
+    reader.reset(start)
+    return found
+
+
+def _next_head(
+    reader: Reader, how: Parameters, *, is_first: bool
+) -> Reading[tuple[str, str] | None]:
+    """Read up to the value of the next parameter. None: there is none, and nothing was read."""
+    start = reader.mark()
+    if not is_first and how.separator.strip():
+        yield from literal(reader, how.separator)
+    head = yield from _head_if_any(reader, how)
+    if head is None:
+        reader.reset(start)
+    else:
+        reader.release()
+    return head
 
 
 def _head_if_any(reader: Reader, how: Parameters) -> Reading[tuple[str, str] | None]:
@@ -140,11 +160,10 @@ class _RawValue:
         start = self._reader.mark()
         yield from self._reader.skip_space()
         is_end = not (yield from self._reader.peek())
-        for text in self._next:
-            if is_end or not words_of(text):
-                continue
-            is_end = yield from literal(self._reader, words_of(text)[0])
         self._reader.reset(start)
+        for text in self._next:
+            if not is_end and words_of(text):
+                is_end = yield from _is_next(self._reader, text)
         return is_end
 
     def _take(self, text: str) -> None:
