@@ -5,11 +5,16 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from services.bus.config import BusSettings
 from services.bus.connection import Bus, connect
 from services.bus.topology import ensure_topology
 from services.cli.broker import Broker, start_broker
+
+# A busy machine is no error: time limits are pytest-timeout's.
+settings.register_profile("llamatape", deadline=None)
+settings.load_profile("llamatape")
 
 HERE = Path(__file__).parent
 KINDS = ("unit", "contract", "integration", "e2e")
