@@ -1,6 +1,7 @@
 """What flags of `ACTIONS` print before the process ends. Each imports only what it needs."""
 
 import os
+import sys
 
 from services.cli.flags import ACTIONS, FLAGS
 
@@ -47,7 +48,18 @@ def print_completion() -> int:
     return 0
 
 
-RUN = {
+def run(name: str) -> int:
+    """Carry out one of ACTIONS; its exit code. That the reader had enough (`| head`) is no failure."""
+    try:
+        code = _RUN[name]()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush
+        return 0
+    return code
+
+
+_RUN = {
     "help": print_help,
     "version": print_version,
     "cache-list": print_cached_models,

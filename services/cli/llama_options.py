@@ -18,7 +18,7 @@ MAX_CPUS = 4096
 
 def model_options(values: Values) -> ModelOptions:
     return ModelOptions(
-        load_mode=get(values, "load_mode", str),
+        load_mode=_load_mode(values),
         lazy_mode=get(values, "lazy_mode", str),
         is_checked=get(values, "check_tensors", bool),
         is_repacked=get(values, "repack", bool),
@@ -57,6 +57,19 @@ def cpus(values: Values) -> tuple[int, ...]:
     """Cores to decode on, from the mask and the range; () for all."""
     mask, span = get(values, "cpu_mask", str), get(values, "cpu_range", str)
     return tuple(sorted({*_masked(mask), *_ranged(span)}))
+
+
+def _load_mode(values: Values) -> str:
+    """What --load-mode says; where it says nothing, what its older names say."""
+    mode = get(values, "load_mode", str)
+    if mode != "auto":
+        return mode
+    if get(values, "direct_io", bool):
+        return "dio"
+    is_mapped = get(values, "mmap", bool)
+    if get(values, "mlock", bool):
+        return "mmap+mlock" if is_mapped else "mlock"
+    return mode if is_mapped else "none"
 
 
 def _masked(mask: str) -> tuple[int, ...]:

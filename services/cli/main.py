@@ -49,7 +49,7 @@ def _dispatch(words: list[str]) -> int:
     if command == DECODER:
         return _decoder(flags)
     action = "version" if command == "version" else action_of(flags)
-    return actions.RUN[action]() if action else _run(command)(parse(flags, os.environ))
+    return actions.run(action) if action else _run(command)(parse(flags, os.environ))
 
 
 def _split(words: list[str]) -> tuple[str, list[str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from schemas.rpc import StartEngine
 from services.cli import lifeline, listen
-from services.cli.broker import BrokerPlan
+from services.cli.broker import BrokerPlan, environment
 from services.cli.flags import BUS, LAUNCHER, Values
 from services.cli.parse import own_variables, values_to_env
 from services.cli.supervisor import Program
@@ -37,7 +37,7 @@ class Programs:
         return Program(
             name="broker",
             command=tuple(plan.command(config)),
-            env=_foreign(os.environ),
+            env=environment(_foreign(os.environ)),
             log_file=self.logs_dir / "broker.log",
             is_shown=bool(self.values["verbose"]) and self._may_show,
             pass_fds=self.inherited_fds,

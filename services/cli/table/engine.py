@@ -52,6 +52,9 @@ _THREADS: tuple[Flag, ...] = (
 
 _WEIGHTS: tuple[Flag, ...] = (
     flag("-lm --load-mode", "LLAMA_ARG_LOAD_MODE", "choice", "auto", ENGINE, "how the file is read: mapped, locked in memory, directly", choices=LOAD_MODES),
+    flag("--mmap / --no-mmap", "LLAMA_ARG_MMAP", "bool", True, ENGINE, "map the file into memory (older name: see --load-mode)"),
+    flag("--mlock", "LLAMA_ARG_MLOCK", "bool", False, ENGINE, "lock the file in memory (older name: see --load-mode)"),
+    flag("-dio --direct-io / -ndio --no-direct-io", "LLAMA_ARG_DIO", "bool", False, ENGINE, "read the file directly (older name: see --load-mode)"),
     flag("-lzm --lazy-mode", "LLAMA_ARG_LAZY_MODE", "choice", "auto", ENGINE, "read rows of large tensors when they are needed", choices=ON_OFF_AUTO),
     flag("--check-tensors", "LLAMATAPE_CHECK_TENSORS", "bool", False, ENGINE, "look for invalid values in the model"),
     flag("--override-kv", "LLAMATAPE_OVERRIDE_KV", "list", (), ENGINE, "metadata instead of the model's, comma-separated; types int, float, bool, str", metavar="KEY=TYPE:VALUE"),

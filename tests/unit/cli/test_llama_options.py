@@ -32,6 +32,21 @@ def test_how_weights_are_read() -> None:
     assert not options.has_host_buffer
 
 
+@pytest.mark.parametrize(
+    ("line", "mode"),
+    [
+        ("--mmap", "auto"),
+        ("--no-mmap", "none"),
+        ("--mlock", "mmap+mlock"),
+        ("--no-mmap --mlock", "mlock"),
+        ("-dio", "dio"),
+        ("--no-mmap -lm mmap", "mmap"),
+    ],
+)
+def test_older_names_of_load_modes(line: str, mode: str) -> None:
+    assert model_options(values(line)).load_mode == mode
+
+
 def test_where_weights_go() -> None:
     options = model_options(values("-ngl all -sm row -mg 1 -ts 3/1 -dev none -ot a=CPU"))
     assert (options.n_gpu_layers, options.split_mode, options.main_gpu) == (-2, "row", 1)
