@@ -203,7 +203,6 @@ def test_ignore_eos_of_the_defaults_can_be_taken_back() -> None:
 @pytest.mark.parametrize(
     ("body", "name"),
     [
-        ({"tools": [{}], "tool_choice": "required"}, "tool_choice"),
         ({"lora": [{"id": 0, "scale": 1.0}]}, "lora"),
     ],
 )
