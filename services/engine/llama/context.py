@@ -17,6 +17,8 @@ from services.engine.llama.tuning import ModelParams, init_backend, tune_context
 from services.engine.protocol import DecoderConfig
 
 GGUF_MAGIC = b"GGUF"
+MAX_WINDOWED_LAYERS = 8
+"""Up to so many layers all may have a sliding window; llama.cpp aborts when it moves cells of none."""
 _FLOAT_FILE_TYPES = (0, 1, 32)  # F32, F16, BF16
 _GUESSED_FILE_TYPE = 1024
 
@@ -94,8 +96,10 @@ class Context:
 
     def _make_memory(self, config: DecoderConfig) -> SlotMemory:
         is_rigid = lib.llama_model_is_recurrent(self.model) or lib.llama_model_is_hybrid(self.model)
-        n_window = 0 if config.caching.is_swa_full else lib.llama_model_n_swa(self.model)
-        return SlotMemory(self.pointer, n_window=n_window, is_rigid=is_rigid)
+        n_swa = lib.llama_model_n_swa(self.model)
+        n_window = 0 if config.caching.is_swa_full else n_swa
+        can_move = n_swa == 0 or lib.llama_model_n_layer(self.model) > MAX_WINDOWED_LAYERS
+        return SlotMemory(self.pointer, n_window=n_window, is_rigid=is_rigid, can_move=can_move)
 
     def _warm_up(self) -> None:
         """One empty run, so that the first request does not pay for page faults (as llama-server)."""

@@ -28,14 +28,17 @@ _position_max = quick("llama_memory_seq_pos_max", [_P, _I], _I)
 
 class SlotMemory:
     """See `Memory`. context: a llama_context. n_window: cells that a sliding window keeps, 0 if all are
-    kept. is_rigid: cells are a recurrent state, which cannot be cut."""
+    kept. is_rigid: cells are a recurrent state, which cannot be cut. can_move: False where llama.cpp
+    must not be asked to."""
 
-    def __init__(self, context: int, *, n_window: int, is_rigid: bool) -> None:
+    def __init__(
+        self, context: int, *, n_window: int, is_rigid: bool, can_move: bool = True
+    ) -> None:
         self._context = context
         self._memory = lib.llama_get_memory(context)
         self._n_window = n_window
         self._is_rigid = is_rigid
-        self.can_move: bool = bool(lib.llama_memory_can_shift(self._memory))
+        self.can_move: bool = can_move and bool(lib.llama_memory_can_shift(self._memory))
         self.needs_checkpoints = n_window > 0 or is_rigid
 
     def can_keep(self, slot: int, n_tokens: int) -> bool:
