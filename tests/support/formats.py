@@ -260,9 +260,8 @@ def templates_of(name: str) -> Templates:
 
 
 def rendered(sample: Sample, **body: object) -> Rendered:
-    given = {"messages": [USER], **sample.body, **body}
-    if sample.has_tools:
-        given["tools"] = TOOLS
+    given = {"messages": [USER], **({"tools": TOOLS} if sample.has_tools else {})}
+    given |= {**sample.body, **body}
     return templates_of(sample.template).apply(given, AT_MS)
 
 

@@ -12,6 +12,7 @@ from services.engine.output_format.texts import (
     arguments_rule,
     arguments_schema,
     exact,
+    members_of,
     space,
 )
 from services.engine.output_format.values import quoted_object, value_rule
@@ -171,10 +172,10 @@ class CallRules:
         how = self._calls.parameters
         assert how is not None, "a pattern with parameters says how they are written"
         schema = arguments_schema(tool.get("parameters"))
-        wanted = cast("list[object]", schema.get("required") or [])
+        properties, wanted = members_of(schema)
         required: list[str] = []
         optional: list[str] = []
-        for key, own in cast(JsonObject, schema.get("properties") or {}).items():
+        for key, own in properties.items():
             hint = f"{tool['name']}-{key}"
             value = value_rule(self._rules, how, own, schema, hint, key)
             word = how.types.get(_first_type(own, how.types), "")

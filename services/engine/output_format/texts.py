@@ -108,6 +108,15 @@ def arguments_rule(rules: Rules, parameters: object, hint: str) -> str:
         return schema_rule(rules, {"type": "object"}, hint)
 
 
+def members_of(schema: object) -> tuple[dict[str, Any], frozenset[str]]:
+    """The properties of a schema, and those that are required; nothing where it says something odd."""
+    own = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    properties, required = own.get("properties"), own.get("required")
+    names = cast("list[object]", required) if isinstance(required, list) else []
+    found = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+    return found, frozenset(name for name in names if isinstance(name, str))
+
+
 def arguments_schema(parameters: object) -> dict[str, Any]:
     """The schema of a function's arguments: always an object."""
     if not isinstance(parameters, dict) or not parameters:

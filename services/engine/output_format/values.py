@@ -6,7 +6,7 @@ from schemas.output_format import ELEMENTS, PYTHON, RAW, Parameters, Shape
 from services.engine.grammar.errors import SchemaInvalid
 from services.engine.grammar.rules import Rules, either, literal
 from services.engine.output_format.request import shape_of
-from services.engine.output_format.texts import exact, schema_rule, shared, until
+from services.engine.output_format.texts import exact, members_of, schema_rule, shared, until
 
 JsonObject = dict[str, Any]
 CDATA = ("<![CDATA[", "]]>")
@@ -106,14 +106,14 @@ def _element(
         inner = _element(rules, namespace, "item", own.get("items", {}), root, hint, depth + 1)
         item = rules.add(f"{hint}-item", f"{literal(f'{namespace}<item>')} {inner}")
         return f"{item}* {close}"
-    if shape.types == ("object",) and isinstance(own.get("properties"), dict):
-        members = [
-            f"{literal(f'{namespace}<{name}>')} {_element(rules, namespace, name, item, root, hint, depth + 1)}"
-            for name, item in cast(JsonObject, own["properties"]).items()
-        ]
-        wanted = cast("list[object]", own.get("required") or [])
-        names = list(cast(JsonObject, own["properties"]))
-        parts = [m if n in wanted else f"({m})?" for n, m in zip(names, members, strict=True)]
+    properties, wanted = members_of(schema)
+    if shape.types == ("object",) and properties:
+        opened = {name: literal(f"{namespace}<{name}>") for name in properties}
+        members = {
+            name: f"{opened[name]} {_element(rules, namespace, name, item, root, hint, depth + 1)}"
+            for name, item in properties.items()
+        }
+        parts = [text if name in wanted else f"({text})?" for name, text in members.items()]
         return f"{' '.join(parts)} {close}"
     return f"{_json(rules, schema, root, hint)} {close}"
 
@@ -129,21 +129,19 @@ def quoted_object(
     rules: Rules, schema: object, root: JsonObject, quote: str, depth: int = 0
 ) -> str:
     """An object with bare keys and strings in a model's own quotes; keys as in the schema, or sorted."""
-    own = cast(JsonObject, schema) if isinstance(schema, dict) else {}
-    properties = own.get("properties")
-    if depth > MAX_DEPTH or not isinstance(properties, dict):
+    is_described = isinstance(schema, dict) and isinstance(schema.get("properties"), dict)
+    if depth > MAX_DEPTH or not is_described:
         return _any_quoted(rules, quote, "quoted-object")
-    wanted = cast("list[object]", own.get("required") or [])
+    properties, wanted = members_of(cast(JsonObject, schema))
     members = {
         name: f"{exact(name + ':')} {quoted_value(rules, item, root, quote, depth + 1)}"
-        for name, item in cast(JsonObject, properties).items()
+        for name, item in properties.items()
     }
-    names = [str(name) for name in wanted]
-    orders = [listed(members, names), listed(dict(sorted(members.items())), names)]
+    orders = [listed(members, wanted), listed(dict(sorted(members.items())), wanted)]
     return f'"{{" {either(list(dict.fromkeys(orders)))} "}}"'
 
 
-def listed(members: dict[str, str], wanted: list[str]) -> str:
+def listed(members: dict[str, str], wanted: frozenset[str]) -> str:
     """Members in their order, commas between them; those that are not wanted may be missing."""
     options: list[str] = []
     names = list(members)

@@ -1,13 +1,17 @@
 """What templates say of their models, and the grammars that are made of it."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.errors import RequestError
-from schemas.output_format import Calls, OutputFormat, Part, Shape
+from schemas.output_format import Calls, OutputFormat, Part, Shape, from_json
 from schemas.params import Output, Params, Sampling
+from services.engine.grammar.gbnf import parse
 from services.engine.grammar.json_schema import to_grammar
 from services.engine.grammar.rules import Rules
 from services.engine.output_format.answer import with_output_format
@@ -387,3 +391,55 @@ def test_a_schema_that_refers_to_itself_has_a_shape() -> None:
     root: dict[str, Any] = {"properties": {"next": {"$ref": "#"}}}
     assert json.dumps(root)
     assert shape_of(root, root).properties["next"].types == ("object",)
+
+
+# ---- what clients may send as a schema
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from(["object", "string", "array"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "type",
+                    "properties",
+                    "required",
+                    "items",
+                    "enum",
+                    "const",
+                    "anyOf",
+                    "$ref",
+                    "a",
+                    "é\n",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    template=st.sampled_from(
+        ["hermes", "tagged", "quoted", "elements", "pythonic", "dsml", "keys"]
+    ),
+    parameters=JSON,
+    choice=st.sampled_from(["auto", "required"]),
+)
+def test_any_parameters_give_a_grammar_or_a_refusal(
+    template: str, parameters: object, choice: str
+) -> None:
+    tool = {"type": "function", "function": {"name": "f-1", "parameters": parameters}}
+    found = rendered(Sample(template=template, text=""), tools=[tool], tool_choice=choice)
+    with suppress(RequestError):
+        params, output_format = with_output_format(Params(), found, {}, FakeWords())
+        assert from_json(output_format).tools[0].name == "f-1"
+        if params.sampling.grammar:
+            parse(params.sampling.grammar)
