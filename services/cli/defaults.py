@@ -12,6 +12,8 @@ from services.engine.constraints import AnyToken, check_grammar, grammar_of_sche
 from services.engine.sampler_names import sampler_order
 
 DRY_BASE = 1.75
+SHOWS_ALL = 9
+"""Above this verbosity answers say all that is known of them (`__verbose`), as llama-server's."""
 NO_BREAKERS = "none"
 _BIAS = re.compile(r"\s*(\d{1,9})\s*([+-])(.+)", re.ASCII)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
@@ -30,7 +32,9 @@ def default_params(values: Values) -> Params:
             stop=tuple(_unescaped(values, text) for text in texts(values, "reverse_prompt")),
         ),
         output=Output(
-            sse_ping_interval=ping, reasoning_format=get(values, "reasoning_format", str)
+            sse_ping_interval=ping,
+            reasoning_format=get(values, "reasoning_format", str),
+            verbose=get(values, "verbose", bool) or get(values, "log_verbosity", int) > SHOWS_ALL,
         ),
     )
 

@@ -152,6 +152,11 @@ def test_limits_and_output() -> None:
     assert params.output.reasoning_format == "none"
 
 
+@pytest.mark.parametrize(("line", "is_verbose"), [("-v", True), ("-lv 10", True), ("-lv 9", False)])
+def test_verbose_answers(line: str, *, is_verbose: bool) -> None:
+    assert default_params(values(line)).output.verbose == is_verbose
+
+
 def test_template_variables() -> None:
     assert json.loads(template_kwargs(values(""))) == {"preserve_reasoning": True}
     line = ["--chat-template-kwargs", '{"a": [1]}', "-rea", "off", "--reasoning-effort", "low"]
