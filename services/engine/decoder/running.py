@@ -18,6 +18,9 @@ from services.engine.llama.sampler import Sampler
 from services.engine.marks import ONE_EACH, Marks, total
 from services.engine.protocol import ChoiceJob, Emitted
 
+MAX_TRIES = 64
+"""More than two are only needed by a lazy grammar that waits for its trigger."""
+
 
 def opener(context: Context) -> OpenChoice:
     """How the choices of this context are opened."""
@@ -153,12 +156,19 @@ class Running:
         self, row: int, forced: int | None, constraint: Constraint | LazyConstraint
     ) -> int:
         """Choose again, from what the grammar allows. Raises TokenRefused if that is nothing."""
-        ids = constraint.allowed()
-        if not len(ids):
-            raise TokenRefused("no token of this model can go on here")
-        self._fill(row, forced)
-        self._candidates.keep(ids)
-        return self._sampler.choose(self._candidates)
+        for attempt in range(MAX_TRIES):
+            ids = constraint.allowed()
+            if not len(ids):
+                raise TokenRefused("no token of this model can go on here")
+            self._fill(row, forced)
+            if attempt == 0:
+                self._candidates.keep(ids)
+            else:  # samplers that cannot deal with impossible candidates
+                self._candidates.only(ids)
+            token = self._sampler.choose(self._candidates)
+            if constraint.allows(token):
+                return token
+        raise TokenRefused("the samplers choose nothing that is allowed")
 
     def _probs(self, row: int, token: int, n_top: int) -> TokenProbs:
         if self._sampling.post_sampling_probs:

@@ -12,7 +12,7 @@ from services.engine.grammar.errors import TokenRefused
 from services.engine.grammar.gbnf import parse
 from services.engine.grammar.program import Program
 from services.engine.grammar.tokens import Ids, TokenTable
-from services.engine.grammar.triggers import Triggers, Watch
+from services.engine.grammar.triggers import Seen, Triggers, Watch
 
 WORK_AT_ONCE = 150_000
 """Most stacks that one choice may have looked at in a step: some tenths of a second."""
@@ -166,33 +166,59 @@ class Constraint:
 
 
 class LazyConstraint:
-    """A constraint that begins with the first trigger in the output. See Constraint."""
+    """A constraint that begins with the first trigger in the output. See Constraint.
+
+    A token that triggers, but goes on as the grammar does not allow, is refused like any other.
+    """
 
     def __init__(self, grammar: Grammar, triggers: Triggers, hidden: Collection[int] = ()) -> None:
         self._grammar = grammar
         self._hidden = hidden
         self._watch = Watch(triggers)
+        self._refused: set[int] = set()
         self._constraint: Constraint | None = None
 
     def allows(self, token: int) -> bool:
-        return self._constraint is None or self._constraint.allows(token)
+        """Whether a token may come next."""
+        if self._constraint is not None:
+            return self._constraint.allows(token)
+        seen = self._watch.look(token, self._grammar.table.pieces[token])
+        is_allowed = seen is None or self._begun(seen) is not None
+        if not is_allowed:
+            self._refused.add(token)
+        return is_allowed
 
     def allowed(self) -> Ids:
-        """Only to be called where a token was not allowed."""
-        assert self._constraint is not None, "nothing is refused before a trigger"
-        return self._constraint.allowed()
+        """The tokens that may come next; before a trigger all but those that were found wanting."""
+        if self._constraint is not None:
+            return self._constraint.allowed()
+        ids = np.arange(self._grammar.table.n_vocab, dtype=np.int32)
+        return np.setdiff1d(ids, list(self._refused))
 
     def accept(self, token: int) -> None:
-        """Take a token. Raises TokenRefused, also for what came with the trigger."""
+        """Take a token. Raises TokenRefused."""
         if self._constraint is not None:
             self._constraint.accept(token)
             return
-        seen = self._watch.feed(token, self._grammar.table.pieces[token])
+        self._refused.clear()
+        piece = self._grammar.table.pieces[token]
+        seen = self._watch.look(token, piece)
         if seen is None:
+            self._watch.take(token, piece)
             return
-        self._constraint = Constraint(self._grammar, self._hidden)
-        for piece in seen:
-            self._constraint.accept_piece(*piece)
+        self._constraint = self._begun(seen)
+        if self._constraint is None:
+            raise TokenRefused("what came with the trigger does not fit the grammar")
+
+    def _begun(self, seen: Seen) -> Constraint | None:
+        """The constraint after what came with a trigger; None if it does not fit."""
+        constraint = Constraint(self._grammar, self._hidden)
+        try:
+            for token, piece in seen:
+                constraint.accept_piece(token, piece)
+        except TokenRefused:
+            return None
+        return constraint
 
 
 def _shown(n_vocab: int, hidden: Collection[int]) -> npt.NDArray[np.bool_]:

@@ -155,6 +155,14 @@ class Search:
         self._threads: list[Thread] = []
         self._found: Marks | None = None
 
+    def copy(self) -> "Search":
+        """One that goes on from the same place on its own."""
+        other = Search(self._pattern)
+        other._decoder.setstate(self._decoder.getstate())
+        other._at, other._found = self._at, self._found
+        other._threads = list(self._threads)
+        return other
+
     def feed(self, data: bytes) -> int | None:
         """More of the text came, and ends here for now. Where the first match begins, in bytes: its
         first group that is not empty, else all of it. None: there is no match so far."""

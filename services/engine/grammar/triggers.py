@@ -40,31 +40,47 @@ def _node(trigger: GrammarTrigger) -> regex.Node:
     return regex.Sequence((start, node, end))
 
 
+Seen = list[tuple[int, bytes]]
+"""Tokens and their bytes."""
+
+
 class Watch:
     """Watches the output of one choice for a trigger."""
 
     def __init__(self, triggers: Triggers) -> None:
         self._tokens = triggers.tokens
         self._searches = [Search(pattern) for pattern in triggers.patterns]
-        self._output: list[tuple[int, bytes]] = []
+        self._output: Seen = []
+        self._next: tuple[int, list[Search], Seen | None] | None = None
 
-    def feed(self, token: int, piece: bytes) -> list[tuple[int, bytes]] | None:
-        """A token came. None: nothing has triggered; else the tokens that the grammar gets to see,
-        the first one perhaps without its beginning."""
+    def look(self, token: int, piece: bytes) -> Seen | None:
+        """What a token would do. None: nothing; else it triggers, and these are the tokens that the
+        grammar gets to see, the first one perhaps without its beginning."""
         if token in self._tokens:
             return [(token, piece)]
-        self._output.append((token, piece))
-        for search in self._searches:
-            begin = search.feed(piece)
-            if begin is not None:
-                return self._from(begin)
-        return None
+        if self._next is None or self._next[0] != token:
+            searches = [search.copy() for search in self._searches]
+            begins = [search.feed(piece) for search in searches]
+            begin = next((begin for begin in begins if begin is not None), None)
+            seen = None if begin is None else _from([*self._output, (token, piece)], begin)
+            self._next = token, searches, seen
+        return self._next[2]
 
-    def _from(self, begin: int) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = []
-        at = 0
-        for token, piece in self._output:
-            if at + len(piece) > begin:
-                found.append((token, piece[max(begin - at, 0) :]))
-            at += len(piece)
-        return found
+    def take(self, token: int, piece: bytes) -> None:
+        """The token came, and does not trigger."""
+        self.look(token, piece)
+        if self._next is not None:
+            self._searches = self._next[1]
+        self._output.append((token, piece))
+        self._next = None
+
+
+def _from(output: Seen, begin: int) -> Seen:
+    """What of the output begins at or after a byte."""
+    found: Seen = []
+    at = 0
+    for token, piece in output:
+        if at + len(piece) > begin:
+            found.append((token, piece[max(begin - at, 0) :]))
+        at += len(piece)
+    return found

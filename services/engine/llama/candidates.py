@@ -60,6 +60,10 @@ class Candidates:
         self._table["logit"] = -np.inf
         self._table["logit"][ids] = logits
 
+    def only(self, ids: np.ndarray) -> None:
+        """Leave nothing but these tokens (ascending); before anything has changed the order."""
+        self.put(self._table[ids])
+
     @property
     def size(self) -> int:
         return self.array.size

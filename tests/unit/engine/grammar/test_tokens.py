@@ -184,10 +184,14 @@ def test_a_lazy_grammar_waits_for_its_word() -> None:
 
 
 def test_what_came_with_the_trigger_counts() -> None:
-    at = lazy(GrammarTrigger(kind="pattern", value=r'x(\{")'))
+    at, wrong = lazy(GrammarTrigger(kind="pattern", value=r'x(\{")')), PIECES.index(b'{"')
     say(at, b"x")
+    assert not at.allows(wrong)
+    assert set(range(len(PIECES))) - set(at.allowed().tolist()) == {wrong}
     with pytest.raises(TokenRefused):
-        at.accept(PIECES.index(b'{"'))
+        at.accept(wrong)
+    say(at, b"x", b"a")
+    assert len(at.allowed()) == len(PIECES)
 
 
 def test_a_token_may_wake_it() -> None:
