@@ -28,6 +28,10 @@ class Reuse:
         self._maker = maker
         self._ram = PromptCache(caching.ram_mib, n_ctx) if caching.ram_mib else None
         self.notes: list[str] = []
+        if self._saves_idle:
+            self.notes.append(
+                "idle slots will be saved to prompt cache __TEST_TAG_CACHE_IDLE_SLOTS_ENABLED__"
+            )
 
     def choose(self, free: Sequence[Slot], prompt: list[int]) -> tuple[Slot, bool]:
         """A free slot for `prompt`, and whether it was chosen for what it holds."""
@@ -52,13 +56,17 @@ class Reuse:
 
     def save_idle(self) -> None:
         """Copy idle slots to RAM, and empty them where others can use the room."""
-        if self._ram is None or not self._caching.saves_idle:
+        if not self._saves_idle:
             return
         for slot in self._table.free():
             if slot.cached and self._save(slot):
                 self.notes.append(f"idle_slot_saved slot={slot.id} __TEST_TAG_CACHE_IDLE_SLOT__")
             if slot.cached and self._caching.is_unified:
                 self._table.keep(slot, 0)
+
+    @property
+    def _saves_idle(self) -> bool:
+        return self._ram is not None and self._caching.saves_idle
 
     def _is_worth_exchange(self, slot: Slot, prompt: list[int], *, is_chosen: bool) -> bool:
         if not is_chosen:

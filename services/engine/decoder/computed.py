@@ -19,12 +19,13 @@ def run_computed(config: DecoderConfig, pipe: Pipe) -> None:
     _pin(config.cpus)
     context = Context(config, _Progress(pipe).report)
     try:
+        scheduler = Scheduler(_sizes(config, context), context.memory)
+        loop = Loop(context, opener(context), scheduler, pipe, context.memory)
         ready = Ready(n_ctx=context.n_ctx, n_ctx_slot=context.n_ctx_slot, n_slots=config.n_slots)
         pipe.write([ready])
         gc.collect()
         gc.freeze()  # what is loaded now stays: no collection needs to look at it again
-        scheduler = Scheduler(_sizes(config, context), context.memory)
-        Loop(context, opener(context), scheduler, pipe, context.memory).run()
+        loop.run()
     finally:
         context.close()
 

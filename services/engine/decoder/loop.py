@@ -55,6 +55,7 @@ class Loop:
         self._admitted: dict[str, Admit] = {}
         self._running: dict[int, Running] = {}
         self._outputs: list[Output] = []
+        self._tidy()
 
     def run(self) -> None:
         """Returns after Stop. Raises PipeClosed when the front is gone, within one ubatch."""

@@ -1,5 +1,6 @@
 """The decoder process: load, say so, decode until the front is gone."""
 
+import logging
 import signal
 import socket
 
@@ -38,6 +39,8 @@ def _serve(pipe: Pipe) -> int:
 
 def _run(config: DecoderConfig, pipe: Pipe) -> None:
     """Each kind imports only what it needs: a simulation no llama.cpp."""
+    if config.is_verbose:
+        logging.getLogger().setLevel(logging.DEBUG)
     if config.simulate is None:
         from services.engine.decoder.computed import run_computed
 
