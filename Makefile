@@ -9,8 +9,10 @@ ARGS ?=
 # make test TESTS=tests/unit ARGS="-k append"
 TESTS ?= tests
 JOBS ?= 2
+# make faults FAULTS_S=60
+FAULTS_S ?= 600
 
-.PHONY: help setup serve test check format bench lock clean
+.PHONY: help setup serve test check format faults bench lock clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' $(MAKEFILE_LIST) | sed 's/make \([a-z]*\)  /make \1\t/'
@@ -35,6 +37,9 @@ check: setup ## ruff, pyright, import rules
 format: setup ## let ruff repair what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+faults: setup ## kill and stop everything under load for FAULTS_S seconds (FAULTS_SEED=), then check every log
+	@FAULTS_S=$(FAULTS_S) $(BIN)/python -m pytest tests/faults --timeout $$(($(FAULTS_S) + 300)) $(ARGS)
 
 bench: setup ## CPU per token of all our processes (ARGS=)
 	@$(BIN)/python -m bench $(ARGS)

@@ -104,6 +104,7 @@ class StreamRoutes:
         offset: tuple[int, int],
         rendering: Rendering | None,
     ) -> Response:
+        own = {GENERATION_HEADER: generation_id}
         try:
             with await self._hub.open(generation_id, rendering=rendering) as tape:
                 if rendering is not None and not may_show(_requested(tape), _caller(request)):
@@ -112,8 +113,8 @@ class StreamRoutes:
                     await unless_gone(request, tape.wait_started())
                 problem = tape.projection.failed_before_start
                 if problem is not None:
-                    return problem_response(problem, headers={GENERATION_HEADER: generation_id})
-                return SseResponse(tape.read(*offset))
+                    return problem_response(problem, headers=own)
+                return SseResponse(tape.read(*offset), headers=own)
         except StreamNotFound as error:
             raise _not_found() from error
         except StreamsError as error:

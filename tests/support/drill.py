@@ -65,7 +65,7 @@ class Drill:
     def reader(self, first: str = "g0", conversation: str = "") -> Reader:
         """A client that begins at one gateway and resumes at the others; its own conversation."""
         urls = [self.url(name) for name in (first, "g1", "s0")]
-        return Reader(self.http, lambda: urls, conversation or str(uuid.uuid4()))
+        return Reader(self.http, urls, conversation or str(uuid.uuid4()))
 
     def ask(self, a_reader: Reader, **changes: Any) -> "asyncio.Task[Answer]":
         return asyncio.create_task(a_reader.ask("/completion", LONG | changes))
@@ -105,13 +105,13 @@ class Drill:
 
         await until_true(is_free, 10)
 
-    async def no_task_is_left(self, n: int = 0) -> None:
-        """So many tasks are in the queue."""
+    async def no_task_is_left(self, timeout_s: float = 30) -> None:
+        """The queue is empty."""
 
-        async def has_so_many() -> bool:
-            return len(await open_tasks(self.bus)) == n
+        async def is_empty() -> bool:
+            return not await open_tasks(self.bus)
 
-        await until_true(has_so_many, 30)
+        await until_true(is_empty, timeout_s)
 
     async def generation_ids(self) -> set[str]:
         """Of all logs."""

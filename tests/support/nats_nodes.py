@@ -95,13 +95,10 @@ class NatsNode:
         with urllib.request.urlopen(f"http://{HOST}:{self.ports[1]}/{path}", timeout=5) as answer:
             return json.loads(answer.read())
 
-    def subscriptions(self) -> dict[str, list[str]]:
-        """Subjects that clients listen to, by the client's name (those of equal name together)."""
-        found: dict[str, list[str]] = {}
-        for connection in self.monitor("connz?subs=1&limit=10000")["connections"]:
-            subjects = connection.get("subscriptions_list") or []
-            found.setdefault(connection.get("name", ""), []).extend(subjects)
-        return found
+    def subscriptions(self) -> list[tuple[str, list[str]]]:
+        """The name of every client, and the subjects that it listens to."""
+        connections = self.monitor("connz?subs=1&limit=10000")["connections"]
+        return [(c.get("name", ""), c.get("subscriptions_list") or []) for c in connections]
 
     def _is_healthy(self) -> bool:
         try:

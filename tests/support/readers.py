@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,6 @@ RETRY_S = 0.2
 QUIET_S = 4.0
 """So long without a byte and the next server is asked: the stream may be in a stopped process."""
 MAX_UNKNOWN = 5
-
-Urls = Callable[[], Sequence[str]]
 
 
 @dataclass
@@ -39,8 +37,8 @@ class Answer:
 class Reader:
     """Reads one streamed answer to its end. urls: who may be asked, in order of preference."""
 
-    def __init__(self, http: httpx.AsyncClient, urls: Urls, conversation: str) -> None:
-        self._http, self._urls = http, urls
+    def __init__(self, http: httpx.AsyncClient, urls: Sequence[str], conversation: str) -> None:
+        self._http, self.urls = http, urls
         self.answer = Answer(conversation)
         self._heard_at = time.monotonic()
 
@@ -48,7 +46,7 @@ class Reader:
         """POST, then read until the end; resume as often as it breaks. A refusal is an answer."""
         async with asyncio.timeout(timeout_s):
             try:
-                url = self._urls()[0] + path
+                url = self.urls[0] + path
                 headers = {HEADER: self.answer.conversation}
                 await self._read(self._http.stream("POST", url, json=body, headers=headers))
             except (httpx.TransportError, TimeoutError):
@@ -66,8 +64,7 @@ class Reader:
     async def _resume(self) -> None:
         n_unknown = 0
         for n in itertools.count():
-            urls = self._urls()
-            url = urls[n % len(urls)] + "/v1/stream"
+            url = self.urls[n % len(self.urls)] + "/v1/stream"
             found = await self._try_resume(url)
             if self.answer.is_complete or (self.answer.status not in (0, 200)):
                 return
