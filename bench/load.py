@@ -117,13 +117,13 @@ def request_bytes(job: Job, number: int, body: object) -> bytes:
 
 async def run(job: Job) -> Outcome:
     """All requests at once; returns when the last one has ended."""
-    parts = urlsplit(job.url)
-    loop = asyncio.get_running_loop()
+    parts, loop = urlsplit(job.url), asyncio.get_running_loop()
+    host, port = parts.hostname or "127.0.0.1", parts.port or 80
     begun_at, cpu_at = time.perf_counter(), time.process_time()
     requests = [request_bytes(job, number, body) for number, body in enumerate(job.bodies)]
     streams = [_Stream(request, job.is_digested) for request in requests]
     for stream in streams:
-        await loop.create_connection(lambda stream=stream: stream, parts.hostname, parts.port)
+        await loop.create_connection(lambda stream=stream: stream, host, port)
     for stream in streams:
         await stream.done
     elapsed_s, cpu_s = time.perf_counter() - begun_at, time.process_time() - cpu_at
