@@ -126,9 +126,9 @@ class AnswerParser:
     def _thoughts_into(self, take: Callable[[str], None]) -> Reading[None]:
         own = self._format
         cuts = self._call_starts if own.calls is not None and own.calls.cuts_thoughts else ()
+        ends = (own.thought_end, *own.content_starts, *cuts)
         while True:
-            ends = (own.thought_end, *own.content_starts, *cuts)
-            found = yield from text_until(self._reader, [end for end in ends if end], take)
+            found = yield from text_until(self._reader, ends, take)
             if found is None:
                 return
             text = self._reader.text[found.start : found.end]
@@ -160,7 +160,7 @@ class AnswerParser:
         self._held = put
         own = self._format
         more = (own.thought_start, own.thought_end) if own.has_many_thoughts else ()
-        stops = [stop for stop in (own.content_end, *own.turns, *more, *self._call_starts) if stop]
+        stops = (own.content_end, *own.turns, *more, *self._call_starts)
         while True:
             found = yield from text_until(self._reader, stops, put.add)
             if found is None:

@@ -3,6 +3,7 @@
 A marker matches with any whitespace where it has some: between its words, and in front.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -57,8 +58,19 @@ class Found(NamedTuple):
     marker: str
 
 
-def find(text: str, pos: int, markers: Sequence[str], *, is_closed: bool) -> Found | None:
+@lru_cache(maxsize=256)
+def _signs(markers: tuple[str, ...]) -> re.Pattern[str]:
+    """What every marker begins with: a text without such a character holds none."""
+    chars = {words_of(marker)[0][0] for marker in markers if words_of(marker)}
+    return re.compile("|".join(map(re.escape, sorted(chars))) or r"(?!)")
+
+
+def find(text: str, pos: int, markers: tuple[str, ...], *, is_closed: bool) -> Found | None:
     """The earliest marker from `pos` on; of several at one place the one that is whole first."""
+    sign = _signs(markers).search(text, pos)
+    if sign is None:
+        return None
+    pos = sign.start()
     all_found = (_find_one(text, pos, marker, is_closed) for marker in markers)
     return min((found for found in all_found if found is not None), key=_order, default=None)
 
@@ -92,7 +104,7 @@ def _overlap(text: str, pos: int, word: str) -> int:
 
 
 def text_until(
-    reader: Reader, markers: Sequence[str], take: Callable[[str], None]
+    reader: Reader, markers: tuple[str, ...], take: Callable[[str], None]
 ) -> Reading[Found | None]:
     """Give the text before the next marker to `take`, as soon as it is certain.
 

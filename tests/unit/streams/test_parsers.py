@@ -233,10 +233,10 @@ def test_markers_match_with_any_whitespace_between_their_words() -> None:
     marker = "Action:\n```json\n"
     assert match_at("Action: ```json x", 0, marker) == len("Action: ```json")
     assert match_at("Action:", 0, marker) == PARTIAL
-    found = find("Action Action: ", 0, [marker], is_closed=False)
+    found = find("Action Action: ", 0, (marker,), is_closed=False)
     assert found is not None
     assert (found.start, found.end) == (7, PARTIAL)
-    assert find("Action Action: ", 0, [marker], is_closed=True) is None
+    assert find("Action Action: ", 0, (marker,), is_closed=True) is None
 
 
 def test_arguments_that_are_text_hold_an_object() -> None:
