@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 import nats
 import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.js.api import RawStreamMsg
 from nats.js.client import JetStreamContext
+from nats.js.errors import NotFoundError
 
 from services.bus.config import BusSettings
 from services.bus.counters import Counters
@@ -84,9 +86,40 @@ class Bus:
     async def request(self, subject: str, data: bytes, timeout_s: float = API_TIMEOUT_S) -> Msg:
         """One request, one reply. Raises BusUnavailable when there is none."""
         try:
-            return await self.nc.request(subject, data, timeout=timeout_s)
+            return await self._unless_broken(self.nc.request(subject, data, timeout=timeout_s))
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise BusUnavailable(f"no reply on {subject}: {error!r}") from error
+
+    async def last_message(self, stream: str, subject: str) -> RawStreamMsg | None:
+        """The last message of a subject, from the stream's leader. Raises BusUnavailable."""
+        try:
+            return await self._unless_broken(self.js.get_last_msg(stream, subject))
+        except NotFoundError:
+            return None
+        except Exception as error:  # nats-py raises several unrelated classes here
+            raise BusUnavailable(f"cannot read {subject}: {error!r}") from error
+
+    async def _unless_broken(self, asking: Coroutine[Any, Any, T]) -> T:
+        """What `asking` gives. The answer to what was asked over a connection that broke never comes,
+        and nats-py would wait for it: raises BusUnavailable then."""
+        task = asyncio.create_task(asking)
+        is_broken = False
+
+        def give_up() -> None:
+            nonlocal is_broken
+            is_broken = True
+            task.cancel()
+
+        forget = self.on_disconnect(give_up)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if is_broken:
+                raise BusUnavailable("the connection to the broker broke") from None
+            raise
+        finally:
+            task.cancel()
+            forget()
 
     async def api(self, verb: str, body: dict[str, object] | None = None) -> dict[str, Any]:
         """A JetStream API call, e.g. `STREAM.INFO.X`; the reply may hold `error`. Raises BusUnavailable."""

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nats.aio.msg import Msg
-from nats.js.errors import NotFoundError
 
 from services.bus import header
 from services.bus.ack_pipe import AckPipe, PublishRefused
@@ -42,13 +41,8 @@ class Bucket:
 
     async def get(self, key: str) -> Versioned | None:
         """Value and revision from the leader; None if absent or deleted. Raises BusUnavailable."""
-        try:
-            message = await self._bus.js.get_last_msg(self._stream, self._prefix + key)
-        except NotFoundError:
-            return None
-        except Exception as error:  # nats-py raises several unrelated classes here
-            raise BusUnavailable(f"cannot read key {key}: {error!r}") from error
-        if _is_tombstone(message.headers):
+        message = await self._bus.last_message(self._stream, self._prefix + key)
+        if message is None or _is_tombstone(message.headers):
             return None
         return Versioned(message.data or b"", message.seq or 0)
 

@@ -9,8 +9,6 @@ import time
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
-from nats.js.errors import NotFoundError
-
 from schemas import subjects
 from schemas.events import Event, Requested, decode_entry, encode_entry
 from schemas.generation import Generation, apply_entry
@@ -170,11 +168,6 @@ async def _read_once(bus: Bus, generation_id: str, after_seq: int) -> AsyncGener
 
 
 async def _get_last(bus: Bus, generation_id: str) -> tuple[int, bytes] | None:
-    try:
-        subject = subjects.generation(generation_id)
-        message = await bus.js.get_last_msg(subjects.GENERATIONS_STREAM, subject)
-    except NotFoundError:
-        return None
-    except Exception as error:  # nats-py raises several unrelated classes here
-        raise BusUnavailable(f"cannot read the log of {generation_id}: {error!r}") from error
-    return message.seq or 0, message.data or b""
+    subject = subjects.generation(generation_id)
+    message = await bus.last_message(subjects.GENERATIONS_STREAM, subject)
+    return None if message is None else (message.seq or 0, message.data or b"")

@@ -38,13 +38,16 @@ LONG = {
 
 
 @contextmanager
-def simulated_fleet(folder: Path, *, timeout_s: int = 60, n_nodes: int = 1) -> Generator[Fleet]:
+def simulated_fleet(
+    folder: Path, *, timeout_s: int = 60, n_nodes: int = 1, **changes: str
+) -> Generator[Fleet]:
     """Models service, two gateways and a reader; no engine yet. 80 tokens/s and slot, 4 slots each."""
     variables = {
         "LLAMATAPE_SIMULATE": "tokens_per_s=80",
         "LLAMATAPE_LEASE_S": f"{LEASE_S:g}",
         "LLAMA_ARG_N_PARALLEL": "4",
         "LLAMA_ARG_TIMEOUT": str(timeout_s),
+        **changes,
     }
     with nats_nodes(folder / "nats", n_nodes) as nats, Fleet(nats, folder, **variables) as fleet:
         fleet.start("m0", "g0", "g1", "s0")
@@ -73,9 +76,16 @@ class Drill:
     async def undisturbed(self, **changes: Any) -> str:
         """What the answer must say."""
         body = LONG | {"stream": False} | changes
-        response = await self.http.post(self.url("g0", "/completion"), json=body)
-        assert response.status_code == 200, response.text
-        return response.json()["content"]
+        answers: list[httpx.Response] = []
+
+        async def is_answered() -> bool:
+            """A broker that has just come back, or elects a leader, makes it a 503."""
+            answers.append(await self.http.post(self.url("g0", "/completion"), json=body))
+            return answers[-1].status_code != 503
+
+        await until_true(is_answered, 45)
+        assert answers[-1].status_code == 200, answers[-1].text
+        return answers[-1].json()["content"]
 
     async def events(self, answer: Answer) -> list[Event]:
         entries = await read_log(self.bus, answer.headers["x-generation-id"])

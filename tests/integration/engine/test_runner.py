@@ -13,7 +13,7 @@ from schemas.generation import Generation
 from schemas.rpc import EngineQuestion, SlotsDescription
 from schemas.tasks import Task
 from services.bus.connection import Bus, unsubscribe
-from services.bus.errors import LogClosed, StoreFull
+from services.bus.errors import Fenced, LogClosed, StoreFull
 from services.bus.log import LogWriter
 from services.bus.rpc import serve
 from services.bus.tasks import poke, publish_task
@@ -320,6 +320,58 @@ async def test_a_drain_lets_runs_end_and_gives_back_the_rest(bus: Bus, model_key
     kinds = [type(event) for event in await log_of(bus, slow)]
     assert Released in kinds
     assert await attempts(bus, slow) == [1, 2]
+
+
+async def test_what_fits_into_no_entry_becomes_several(
+    bus: Bus, model_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an outage: much has come, and one message cannot hold it."""
+    async with desk(bus, model_key) as d:
+        g = await d.request()
+        await d.admits(1)
+        d.start(g)
+        await with_token(d, g, 0)
+        monkeypatch.setattr(Bus, "max_message_bytes", 700)
+        for n in range(1, 40):
+            d.token(g, n, f"{n:050}")
+        d.end(g, 40)
+        state = await ended(bus, g)
+    assert isinstance(state.end, Finished)
+    assert (state.n_tokens, state.n_ignored) == ({0: 40}, 0)
+    texts = [t for e in await log_of(bus, g) if isinstance(e, Tokens) for t in e.texts]
+    assert texts[1:] == [f"{n:050}" for n in range(1, 40)]
+
+
+async def test_a_token_that_fits_into_no_entry_fails_alone(
+    bus: Bus, model_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk(bus, model_key) as d:
+        g = await d.request()
+        await d.admits(1)
+        d.start(g)
+        await with_token(d, g, 0)
+        monkeypatch.setattr(Bus, "max_message_bytes", 700)
+        d.token(g, 1, "x" * 1000)
+        end = (await ended(bus, g)).end
+        assert isinstance(end, Failed)
+        assert "larger than the log keeps" in end.problem.message
+        assert await asyncio.wait_for(d.decoder.cancelled.get(), 5) == g
+
+
+async def test_a_gateway_that_comes_too_late_loses_its_append(bus: Bus, model_key: str) -> None:
+    """Its task was there, its log was not: the engine closed it, and that is the answer."""
+    g = events.new_id()
+    async with desk(bus, model_key) as d:
+        created_at_ms = time.time_ns() // 1_000_000
+        task = Task(generation_id=g, created_at_ms=created_at_ms, accept_s=1)
+        await publish_task(bus, model_key, task)
+        end = (await ended(bus, g)).end
+        assert isinstance(end, Failed)
+        assert time.time_ns() // 1_000_000 - created_at_ms >= 1000
+        with pytest.raises(Fenced):
+            await LogWriter(bus).append(Generation(), g, new_requested(g, model_key))
+        await until_empty(bus, model_key)
+        assert d.decoder.admitted.empty()
 
 
 async def test_a_broker_that_takes_nothing_makes_the_decoder_wait(
