@@ -36,12 +36,12 @@ def read_tools(value: object) -> list[JsonObject]:
     return [_tool(item) for item in cast("list[object]", value)]
 
 
-def text_of(message: JsonObject) -> str:
-    """The text of a message; parts are joined by newlines."""
+def text_of(message: JsonObject, separator: str = "\n") -> str:
+    """The text of a message; parts are joined by `separator`."""
     content = message["content"]
     if isinstance(content, str):
         return content
-    return "\n".join(part["text"] for part in content)
+    return separator.join(part["text"] for part in content)
 
 
 def for_template(messages: list[JsonObject], caps: Caps, *, keeps_developer: bool) -> list[Any]:

@@ -29,6 +29,8 @@ from services.engine.sandbox import ChatEnvironment, clock_of, render_bounded
 from services.engine.template_bounds import budget
 from services.engine.template_caps import Caps, preserve_reasoning, probe, reasoning_effort
 
+PARTS_GO_ON = "\n\n"
+"""Between the parts of an answer that is continued; in a full turn a newline (llama-server)."""
 CHATML = """\
 {% for message in messages %}
 {{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}
@@ -103,7 +105,7 @@ class JinjaTemplate:
                 known,
                 start.text,
                 thoughts=begun.get("reasoning_content", ""),
-                content=text_of(begun),
+                content=text_of(begun, PARTS_GO_ON),
                 is_thinking=chat.continues_reasoning,
             )
             opened = closed + start.text

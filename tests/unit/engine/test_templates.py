@@ -186,6 +186,22 @@ def test_a_last_assistant_message_is_continued(extra: dict[str, Any]) -> None:
     assert rendered.is_continuation
 
 
+def test_variables_of_the_setting_give_way_to_those_of_the_request() -> None:
+    both = templates("{{ a }} {{ b }}", kwargs={"a": 1, "b": 2})
+    body: dict[str, Any] = {"messages": [USER]}
+    assert both.apply(body, 0).prompt == "1 2"
+    assert both.apply(body | {"chat_template_kwargs": {"b": 3}}, 0).prompt == "1 3"
+    assert both.digest != templates("{{ a }} {{ b }}").digest
+    with pytest.raises(RequestError, match="chat_template_kwargs"):
+        both.apply(body | {"chat_template_kwargs": 1}, 0)
+
+
+def test_parts_of_an_answer_that_goes_on_are_paragraphs() -> None:
+    parts = [{"type": "text", "text": "Wh"}, {"type": "text", "text": "ill"}]
+    body = {"messages": [USER, {"role": "assistant", "content": parts}]}
+    assert templates().apply(body, 0).prompt.endswith("assistant\nWh\n\nill")
+
+
 def test_it_is_a_full_turn_when_prefilling_is_off() -> None:
     whole = templates(prefill_assistant=False)
     prompt = whole.apply({"messages": [USER, ANSWER]}, AT_MS).prompt
