@@ -80,7 +80,7 @@ def required_calls(
     section = written.section(
         [calls.patterns[0]], is_parallel=is_parallel and calls.is_parallel, skips=skips
     )
-    rules.set(ROOT, f"{_thoughts(rules, description)} {section}")
+    rules.set(ROOT, section if skips else f"{_thoughts(rules, description)} {section}")
     return AnswerGrammar(rules.text())
 
 

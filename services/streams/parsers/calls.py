@@ -83,8 +83,7 @@ class CallsReader:
                 case fmt.TEXT:
                     yield from self._text(part.text, call)
                 case fmt.NAME:
-                    if not number:
-                        yield from self._reader.skip_space()
+                    yield from self._reader.skip_space()
                     call.name = yield from word_before(self._reader, self._following(rest))
                     _ = call.tool
                 case fmt.ID:

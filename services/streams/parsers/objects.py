@@ -36,6 +36,7 @@ def call_object(reader: Reader, calls: Calls, call: Call) -> Reading[None]:
 
 def _named_by_key(reader: Reader, calls: Calls, call: Call) -> Reading[None]:
     yield from _expect(reader, "{")
+    yield from reader.skip_space()
     call.name = yield from key(reader, JSON)
     yield from _expect(reader, ":")
     yield from arguments(reader, calls, call)
