@@ -27,6 +27,8 @@ EMPTY = 0
 MAX_STACKS = 200_000
 MAX_STATES = 50_000
 START_WORK = 60_000
+SHORT_BYTES = 16
+"""See Automaton.shortened: most tokens are no longer."""
 ASCII_END = 0x80
 SURROGATES = (0xD800, 0xDFFF)
 SMALLEST = {(0, 2): 0x800, (0, 3): 0x10000}
@@ -62,6 +64,7 @@ class Automaton:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.has_tokens = program.has_tokens
         self.work = 0
         self.limit = START_WORK
         self._kinds = list(program.kinds)
@@ -73,6 +76,7 @@ class Automaton:
         self._tops = [END]
         self._rests = [EMPTY]
         self._stacks: dict[tuple[int, int], int] = {}
+        self._short = {EMPTY: EMPTY}
         self._states: dict[Key, State] = {}
         self._after: dict[tuple[int, ...], State | None] = {}
         self.start = self._begin()
@@ -128,6 +132,13 @@ class Automaton:
         """The state of another automaton of the same program, as one of this one."""
         stacks = tuple(sorted(self._adopt_stack(owner, stack) for stack in state.key.stacks))
         return self._state(Key(stacks, state.key.begun, state.key.n_missing))
+
+    def shortened(self, state: State) -> State:
+        """A state that goes on alike for the next SHORT_BYTES bytes, and that more states share:
+        what is left of a long count no longer matters."""
+        key = state.key
+        stacks = tuple(sorted({self._shortened_stack(stack) for stack in key.stacks}))
+        return self._state(Key(stacks, key.begun, key.n_missing))
 
     # -- steps
 
@@ -232,6 +243,25 @@ class Automaton:
         following = self._nexts[self._tops[stack]]
         rest = self._rests[stack]
         return rest if following == END else self._stack(following, rest)
+
+    def _shortened_stack(self, stack: int) -> int:
+        path: list[int] = []
+        while stack not in self._short:
+            path.append(stack)
+            stack = self._rests[stack]
+        short = self._short[stack]
+        for stack in reversed(path):
+            short = self._short[stack] = self._stack(self._shortened_top(stack), short)
+        return short
+
+    def _shortened_top(self, stack: int) -> int:
+        top = self._tops[stack]
+        if self._kinds[top] != REPEAT:
+            return top
+        repeat = self._repeats[self._values[top]]
+        n_max = UNBOUNDED if repeat.n_max > SHORT_BYTES else repeat.n_max
+        less = Repeat(repeat.rule, min(repeat.n_min, SHORT_BYTES + 1), n_max)
+        return top if less == repeat else self._counted_position(less, self._nexts[top])
 
     def _adopt_stack(self, owner: "Automaton", stack: int) -> int:
         tops: list[int] = []

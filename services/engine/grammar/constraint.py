@@ -42,6 +42,11 @@ class Grammar:
 
     def of_text(self, automaton: Automaton, state: State) -> Ids:
         """See TokenTable.of_text; the last answers are kept. Raises GrammarTooComplex."""
+        short = automaton.shortened(state)
+        ids = self._kept(automaton, short)
+        return ids if short is state else self.table.with_long(automaton, state, ids)
+
+    def _kept(self, automaton: Automaton, state: State) -> Ids:
         found = self._lists.get(state)
         if found is None:
             found = self._lists[state] = self.table.of_text(automaton, state)
@@ -141,7 +146,7 @@ class Constraint:
         by_text = None
         if token not in self._hidden and piece and 0 not in piece:
             by_text = automaton.feed(self._state, piece)
-        if not automaton.program.has_tokens:
+        if not automaton.has_tokens:
             return by_text
         by_name = automaton.step_token(self._state, token)
         if by_text is None or by_name is None:
@@ -152,6 +157,8 @@ class Constraint:
         table, automaton = self._grammar.table, self._automaton
         ids = self._grammar.of_text(automaton, self._state)
         shown = ids[self._is_shown[ids]]
+        if not automaton.has_tokens and not self._state.can_end:
+            return shown
         named = table.named(automaton, self._state)
         ends = sorted(table.end_ids) if self._state.can_end else []
         return np.unique(np.concatenate([shown, named, np.array(ends, dtype=np.int32)]))

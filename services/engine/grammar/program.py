@@ -14,6 +14,8 @@ END = -1
 """No further position: the alternative ends."""
 CHARS, RULE, REPEAT, TOKEN, NOT_TOKEN = range(5)
 UNBOUNDED = -1
+MANY = 8
+"""Alternatives, from which on it is worth while to look for common beginnings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,42 @@ class Program:
         return len(self.alternatives) - 1
 
     def define(self, rule: int, alternatives: Sequence[Sequence[Item]]) -> None:
-        """Give a rule its alternatives, each a sequence of items."""
-        self.alternatives[rule] = tuple(self._chain(items) for items in alternatives)
+        """Give a rule its alternatives, each a sequence of items.
+
+        Where many begin alike, their common beginning is followed once.
+        """
+        todo = [(rule, alternatives)]
+        while todo:
+            rule, options = todo.pop()
+            if len(options) >= MANY:
+                options = self._factored(options, todo)
+            self.alternatives[rule] = tuple(self._chain(items) for items in options)
 
     def add_repeat(self, rule: int, n_min: int, n_max: int) -> Item:
         """A repetition of a rule, as an item."""
         self.repeats.append(Repeat(rule, n_min, n_max))
         return Item(REPEAT, len(self.repeats) - 1)
+
+    def _factored(
+        self, options: Sequence[Sequence[Item]], todo: list[tuple[int, Sequence[Sequence[Item]]]]
+    ) -> list[Sequence[Item]]:
+        """Alternatives that differ in their first character; what follows goes into rules to do."""
+        found: list[Sequence[Item]] = []
+        groups: dict[Item, list[Sequence[Item]]] = {}
+        for items in options:
+            if items and items[0].kind == CHARS:
+                groups.setdefault(items[0], []).append(items)
+            else:
+                found.append(items)
+        for group in groups.values():
+            n = _n_common(group) if len(group) > 1 else 0
+            if n:
+                rest = self.add_rule()
+                found.append([*group[0][:n], Item(RULE, rest)])
+                todo.append((rest, [items[n:] for items in group]))
+            else:
+                found += group
+        return found
 
     def _chain(self, items: Sequence[Item]) -> int:
         if not items:
@@ -76,3 +107,13 @@ class Program:
             self.nexts.append(len(self.nexts) + 1)
         self.nexts[-1] = END
         return start
+
+
+def _n_common(group: Sequence[Sequence[Item]]) -> int:
+    """Items that all sequences begin with."""
+    first, last = group[0], group[-1]
+    n = min(len(items) for items in group)
+    for i in range(n):
+        if first[i] != last[i] or any(items[i] != first[i] for items in group):
+            return i
+    return n

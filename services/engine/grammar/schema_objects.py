@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from services.engine.grammar.json_schema import Converter
 
 MAX_PROPERTIES = 5000
+MAX_INLINE = 3
+"""Optional properties beside required ones, up to which all are written in one rule."""
 _NOT_EXPRESSED = (
     "patternProperties",
     "propertyNames",
@@ -84,6 +86,8 @@ class Objects:
         if self._converter.is_impossible(parts):
             return None
         value = self._converter.name(parts, f"{name}-value")
+        if not names and value == "value":
+            return self._converter.primitive("member")
         if not names:
             key = self._converter.primitive("string")
         else:
@@ -100,24 +104,29 @@ class Objects:
     # -- sequences
 
     def _sequence(self, name: str, members: list[Member], other: str | None) -> str:
-        others = "" if other is None else f' ("," space {other})*'
         at = next((i for i, member in enumerate(members) if member.is_required), None)
-        if at is None:
-            return self._all_optional(name, members, other)
+        n_optional = sum(not member.is_required for member in members)
+        if at is None or n_optional > MAX_INLINE:
+            return self._chain(name, members, other)
+        others = "" if other is None else f' ("," space {other})*'
         before = "".join(f'({member.rule} "," space)? ' for member in members[:at])
         after = "".join(_following(member) for member in members[at + 1 :])
         return f"{before}{members[at].rule}{after}{others} space "
 
-    def _all_optional(self, name: str, members: list[Member], other: str | None) -> str:
-        """Any member may be the first one; a rule each for what may follow it."""
-        more = "" if other is None else f'("," space {other})*'
-        options = [] if other is None else [f"{other} {more}"]
-        rest = more
+    def _chain(self, name: str, members: list[Member], other: str | None) -> str:
+        """A rule for each place at which members may go on, so that commas are written once."""
+        rules = self._converter.rules
+        tail = ""
+        if other is not None:
+            tail = rules.add(f"{name}-others", f'{other} ("," space {other})*')
+        must_follow = False
         for member in reversed(members):
-            options.append(f"{member.rule} {rest}" if rest else member.rule)
-            following = f'("," space {member.rule})? {rest}'
-            rest = self._converter.rules.add(f"{name}-rest", following)
-        return f"(({' | '.join(reversed(options))}) space)? "
+            more = f'"," space {tail}'
+            after = "" if not tail else more if must_follow else f"({more})?"
+            skip = f" | {tail}" if tail and not member.is_required else ""
+            tail = rules.add(f"{name}-from", f"{member.rule} {after}{skip}")
+            must_follow = must_follow or member.is_required
+        return f"{tail} space " if must_follow else f"({tail} space)? "
 
 
 def _following(member: Member) -> str:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from services.engine.grammar.automaton import Automaton, State
+from services.engine.grammar.automaton import SHORT_BYTES, Automaton, State
 
 N_TOGETHER = 24
 """Ranges of fewer tokens are walked one by one."""
@@ -46,12 +46,16 @@ class TokenTable:
         self._invalid = _invalid_utf8(self._sorted, len(self._bytes))
         self._last_other: dict[bytes, npt.NDArray[np.int64]] = {}
 
+        by_id = np.array([len(piece) for piece in pieces])
+        self._is_long = by_id > SHORT_BYTES
+        self._long = [token for _, token in found if self._is_long[token]]
+
     @property
     def n_vocab(self) -> int:
         return len(self.pieces)
 
     def of_text(self, automaton: Automaton, state: State) -> Ids:
-        """Ids, in no order, of the tokens whose text may come next. Raises GrammarTooComplex."""
+        """Ids, ascending, of the tokens whose text may come next. Raises GrammarTooComplex."""
         flags = np.zeros(len(self._sorted), dtype=bool)
         todo: list[Range] = [(0, len(self._sorted), 0, state)]
         while todo:
@@ -60,14 +64,22 @@ class TokenTable:
                 self._walk(automaton, flags, (first, end, depth, at))
             elif not self._decide_at_once(automaton, flags, (first, end, depth, at)):
                 todo += self._parts(automaton, flags, (first, end, depth, at))
-        return self._ids[flags]
+        return np.sort(self._ids[flags])
+
+    def with_long(self, automaton: Automaton, state: State, ids: Ids) -> Ids:
+        """The answer for a state, from that for its shortened one: the long tokens are tried again.
+
+        Raises GrammarTooComplex.
+        """
+        long = [t for t in self._long if automaton.feed(state, self.pieces[t]) is not None]
+        return np.sort(np.concatenate([ids[~self._is_long[ids]], np.array(long, dtype=np.int32)]))
 
     def named(self, automaton: Automaton, state: State) -> Ids:
         """Ids, ascending, of the tokens that may come next because the grammar names them as such.
 
         Raises GrammarTooComplex.
         """
-        if not automaton.program.has_tokens:
+        if not automaton.has_tokens:
             return np.empty(0, dtype=np.int32)
         found = [
             token

@@ -43,6 +43,8 @@ GRAMMARS = [
     'root ::= "1. " .{3,} "\\n"',
     'root ::= "ab"{2,3} "x"? ("q" | "r"){0}',
     "root ::= [日-本é]+",
+    'root ::= "a" [^"]{0,100} "!"',
+    'root ::= ([a-z ]{17,40} "." " "?){2,3}',
 ]
 NEVER = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})
 """Bytes of no text at all; llama.cpp lets some of them pass."""
@@ -109,10 +111,15 @@ def test_both_allow_the_same_tokens(peer: Peer, grammar: str, seed: int) -> None
     for _ in range(12):
         allowed = ours.allowed().tolist()
         assert allowed == peer.allowed()
-        short = [t for t in allowed if t not in peer.ends and len(peer.table.pieces[t]) < 4]
+        short = [t for t in allowed if t not in peer.ends and _is_short_text(peer.table.pieces[t])]
         if not short:
             return
         token = rnd.choice(short)
         assert ours.allows(token)
         ours.accept(token)
         peer.accept(token)
+
+
+def _is_short_text(piece: bytes) -> bool:
+    """Whole characters: llama.cpp also allows some that are written with too many bytes."""
+    return len(piece) < 4 and "\ufffd" not in piece.decode("utf-8", "replace")

@@ -44,12 +44,14 @@ PIECES = [
     b"\xa5x",
 ]
 PIECES += [bytes([a, b]) for a in b'abcxyz"\\1 ' for b in b'abcxyz"\\1 '] * 3
+PIECES += [b"x" * 20, b"a" * 17, b"a" * 30]
 TABLE = TokenTable(PIECES, [END])
 GRAMMARS = [
     'root ::= "\\"" [^"\\\\\\x00-\\x1f]* "\\"" [a-z]*',
     'root ::= [ab]{2,4} ("x" | "xx")* "é"?',
     "root ::= [日é]+ [0-9]{1,3}",
     'root ::= .{3,} "\\n"',
+    'root ::= "x"{0,25} ("a"{2,19} "b" | "a"{18,40})* [ab]{17}',
 ]
 """With strings, in which most bytes lead back, and without."""
 
@@ -178,7 +180,7 @@ def test_a_lazy_grammar_waits_for_its_word() -> None:
     at = lazy(GrammarTrigger(kind="word", value="{"))
     say(at, b"x", b"xxx", "é".encode(), b"\xe6\x97", b"\xa5x", b"{")
     assert not at.allows(PIECES.index(b"x"))
-    assert {PIECES[token] for token in at.allowed().tolist()} == {b"a", b"aa"}
+    assert {bytes(set(PIECES[token])) for token in at.allowed().tolist()} == {b"a"}
     say(at, b"a", b"}", b"b")
     assert at.allows(END)
 
