@@ -1,28 +1,63 @@
 """Streams, buckets and consumers: what must exist on the broker. Idempotent, any service may call it."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import nats.errors
 from nats.js import api
 from nats.js.errors import APIError, BadRequestError, NotFoundError
+from nats.js.errors import Error as JetStreamError
 
 from schemas import subjects
 from services.bus.connection import Bus
+from services.bus.errors import BusUnavailable
 
+PATIENCE_S = 30.0
+RETRY_S = 0.3
+FINAL = (10074,)
+"""Errors that no waiting helps against: more replicas than a lone server can have."""
 DUPLICATE_WINDOW_S = 120
 MARKER_TTL_S = 2
 MAX_CONSUMERS = 20_000
 MAX_ACK_PENDING = 20_000
 
 
-async def ensure_topology(bus: Bus) -> None:
-    """Create or update every stream and bucket. Raises nats errors if the broker refuses."""
-    for config in (_generations(bus), _tasks(bus), *_buckets(bus)):
-        await _ensure_stream(bus, config)
+async def ensure_topology(bus: Bus, *, patience_s: float = PATIENCE_S) -> None:
+    """Create or update every stream and bucket. A broker that has just started, or a cluster that
+    elects, has `patience_s` seconds. Raises BusUnavailable."""
+
+    async def ensure() -> None:
+        for config in (_generations(bus), _tasks(bus), *_buckets(bus)):
+            await _ensure_stream(bus, config)
+
+    await _insist(ensure, patience_s)
 
 
-async def ensure_task_consumers(bus: Bus, model_key: str, ordinal: int | None) -> None:
-    """Create the durable consumers of a model's queue and, with an ordinal, of one engine's queue."""
-    await _ensure_consumer(bus, model_key, None)
-    if ordinal is not None:
-        await _ensure_consumer(bus, model_key, ordinal)
+async def ensure_task_consumers(
+    bus: Bus, model_key: str, ordinal: int | None, *, patience_s: float = PATIENCE_S
+) -> None:
+    """Create the durable consumers of a model's queue and, with an ordinal, of one engine's queue.
+    The same patience. Raises BusUnavailable."""
+
+    async def ensure() -> None:
+        await _ensure_consumer(bus, model_key, None)
+        if ordinal is not None:
+            await _ensure_consumer(bus, model_key, ordinal)
+
+    await _insist(ensure, patience_s)
+
+
+async def _insist(work: Callable[[], Awaitable[None]], patience_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + patience_s
+    while True:
+        try:
+            return await work()
+        except (nats.errors.Error, JetStreamError, TimeoutError, OSError) as error:
+            is_final = getattr(error, "err_code", None) in FINAL
+            if is_final or loop.time() >= give_up_at:
+                raise BusUnavailable(f"the broker does not take our streams: {error}") from error
+        await asyncio.sleep(RETRY_S)
 
 
 def _generations(bus: Bus) -> api.StreamConfig:

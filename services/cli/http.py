@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 KEEP_ALIVE_S = 75
+STARTED_POLL_S = 0.005
 SHUTDOWN_S = 1
 """What answers have to end at least; without it even short ones are cut off."""
 
@@ -29,6 +30,11 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
+
+    async def run_on(self, sockets: list[socket.socket]) -> None:
+        """Serve until `should_exit`; a start that failed has been logged and is not `started`."""
+        with contextlib.suppress(SystemExit):  # uvicorn would end the process from inside the loop
+            await self.serve(sockets)
 
 
 @contextlib.asynccontextmanager
@@ -45,14 +51,23 @@ async def serving(
     tls: files of certificate and key. Raises StartError where they are no such things.
     """
     server = Server(_loaded(_config(app, tls, grace_s)))
-    task = asyncio.create_task(server.serve(sockets), name="http")
+    task = asyncio.create_task(server.run_on(sockets), name="http")
     with _filtered(CutOff()):
         try:
+            await _until_started(server, task)
             yield
         finally:
             with _filtered(Interrupted()):
                 server.should_exit = True
                 await task
+
+
+async def _until_started(server: Server, task: "asyncio.Task[None]") -> None:
+    """Raises StartError when the application could not start."""
+    while not server.started:
+        if task.done():
+            raise StartError("the HTTP server could not start; its log says why")
+        await asyncio.sleep(STARTED_POLL_S)
 
 
 @contextlib.contextmanager

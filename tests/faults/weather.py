@@ -34,9 +34,17 @@ class Weather:
         end_at = asyncio.get_running_loop().time() + for_s
         await asyncio.sleep(FIRST_S)
         while asyncio.get_running_loop().time() < end_at:
+            self._restart_who_left()
             await self._next()
             await asyncio.sleep(self._random.uniform(0.3, 1.7) * self._pause_s)
         await asyncio.gather(*self._repairs)
+
+    def _restart_who_left(self) -> None:
+        """A service may end by itself, for want of a broker when it starts."""
+        for service in self._fleet.services.values():
+            if not service.is_running and service.name not in self._hurt:
+                self.counts[f"({service.command} left)"] += 1
+                service.start()
 
     async def _next(self) -> None:
         kinds: list[tuple[int, str, Callable[[], Awaitable[bool]]]] = [

@@ -66,6 +66,41 @@ def probs(run: Run) -> list[TokenProbs | None]:
     return [token.probs for token in run.emitted]
 
 
+EDGE_PROMPT = (1, *(280 + i % 200 for i in range(470)))
+"""So long that its answer crosses the 512 cells up to which logits do not depend on how a prompt comes."""
+EDGE = params(n_predict=90, temperature=0.8, n_probs=1, ignore_eos=True)
+
+
+@pytest.mark.parametrize(
+    ("replay", "n", "is_equal"),
+    [
+        ("fast", 30, True),
+        ("exact", 30, True),
+        ("fast", 89, False),
+        ("exact", 60, True),
+        ("exact", 89, True),
+    ],
+)
+def test_both_sides_of_512_cells(
+    at_the_edge: tuple[Run, ChoiceStart], replay: str, n: int, is_equal: bool
+) -> None:
+    """Above them one token per call, as at first, gives the same logits; 32 per call others."""
+    run, start = at_the_edge
+    again = msgspec.structs.replace(cut(job(EDGE_PROMPT), run, start, n), replay=replay)
+    with decoder(n_ctx=4096) as client:
+        rest = continued(client, again, EDGE, "again")
+    assert len(EDGE_PROMPT) + 30 < 512 < len(EDGE_PROMPT) + 60
+    assert [token.index for token in rest.emitted] == list(range(n, len(run.ids)))
+    assert (probs(run)[n:] == probs(rest)) is is_equal
+    if is_equal:
+        assert run.ids[:n] + rest.ids == run.ids
+
+
+@pytest.fixture(scope="module")
+def at_the_edge() -> tuple[Run, ChoiceStart]:
+    return undisturbed(job(EDGE_PROMPT), EDGE, n_ctx=4096)
+
+
 def _what_counts(run: Run) -> tuple[object, ...]:
     end = run.end
     assert end
