@@ -1,4 +1,4 @@
-"""What slots keep, on real models: shifts, moved pieces, prompts in RAM, checkpoints, files."""
+"""What slots keep, on real models: shifts, moved pieces, prompts in RAM, files."""
 
 import struct
 from pathlib import Path
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from schemas.events import ChoiceEnd
 from services.engine.llama.vocabulary import Vocabulary
 from services.engine.protocol import (
     ActOnSlot,
@@ -17,11 +16,11 @@ from services.engine.protocol import (
     PromptProgress,
     SlotActed,
 )
+from tests.support.decoder_checks import GREEDY, end_of, logprobs, n_cached
 from tests.support.decoder_client import (
     ROOT,
     STORIES,
     DecoderClient,
-    Run,
     admit,
     decoder,
     params,
@@ -29,7 +28,6 @@ from tests.support.decoder_client import (
 
 WINDOWED = str(ROOT / "tests" / "models" / "vision-tiny.gguf")
 """Has a sliding window of 256 tokens in some of its layers."""
-GREEDY: dict[str, Any] = {"temperature": 0.0}
 WELL_KNOWN = " I believe the meaning of life is"
 FRANCE = (1, *range(300, 320))
 
@@ -41,28 +39,6 @@ def prompt(number: int, n: int = 30) -> tuple[int, ...]:
 
 def ids_of(text: str) -> tuple[int, ...]:
     return Vocabulary(STORIES).tokenize(text, add_special=False, parse_special=False)
-
-
-def end_of(run: Run) -> ChoiceEnd:
-    assert run.end
-    return run.end
-
-
-def n_cached(client: DecoderClient, name: str, ids: tuple[int, ...], **more: Any) -> int:
-    """Run a short generation; how much of its prompt was there."""
-    return end_of(client.run_one(admit(name, ids, n_predict=2, **GREEDY, **more))).n_cached
-
-
-def probs_with(ids: tuple[int, ...], **config: Any) -> tuple[float, ...]:
-    """Log probabilities after a prompt in a fresh decoder."""
-    with decoder(**config) as client:
-        return logprobs(client.run_one(admit("fresh", ids, n_predict=1, n_probs=5, **GREEDY)))
-
-
-def logprobs(run: Run) -> tuple[float, ...]:
-    probs = run.emitted[0].probs
-    assert probs
-    return tuple(top.logprob for top in probs.top)
 
 
 # -- context shift ---------------------------------------------------------------------------------
@@ -206,44 +182,6 @@ def test_without_ram_the_prompt_is_decoded_anew() -> None:
         assert n_cached(client, "a again", prompt(1, 100)) <= 1
 
 
-# -- sliding windows -------------------------------------------------------------------------------
-
-
-def story(n: int, last: int) -> tuple[int, ...]:
-    """Prompts that differ in their last token only, for the model with a window."""
-    return (2, *(5 + i * 7 % 90 for i in range(n)), last)
-
-
-WINDOW: dict[str, Any] = {"model_path": WINDOWED, "n_ctx": 2048, "n_slots": 1, "n_ubatch": 256}
-
-
-def test_a_follow_up_turn_of_a_sliding_window_model_does_not_begin_from_zero() -> None:
-    with decoder(**WINDOW) as client:
-        client.run_one(admit("a", story(1200, 50), n_predict=300, ignore_eos=True))
-        asked = admit("b", story(1200, 60), n_predict=1, n_probs=5, **GREEDY)
-        run = client.run_one(asked)
-    assert end_of(run).n_cached == 1202 - 4
-    fresh = probs_with(story(1200, 60), **WINDOW)
-    assert logprobs(run) == pytest.approx(fresh, abs=0.2)
-
-
-@pytest.mark.parametrize(
-    "caching", [{"n_checkpoints": 0, "ram_mib": 0}, {"is_swa_full": True, "ram_mib": 0}]
-)
-def test_without_checkpoints_it_must_unless_all_cells_are_kept(caching: dict[str, object]) -> None:
-    with decoder(**WINDOW, caching=caching) as client:
-        client.run_one(admit("a", story(1200, 50), n_predict=300, ignore_eos=True))
-        expected = 1201 if "is_swa_full" in caching else 0
-        assert n_cached(client, "b", story(1200, 60)) == expected
-
-
-def test_checkpoints_come_back_from_ram() -> None:
-    with decoder(**WINDOW) as client:
-        client.run_one(admit("a", story(1200, 50), n_predict=300, ignore_eos=True))
-        n_cached(client, "b", (2, *range(6, 90)))
-        assert n_cached(client, "c", story(1200, 60)) == 1202 - 4
-
-
 # -- sharing ---------------------------------------------------------------------------------------
 
 
@@ -334,8 +272,8 @@ def test_what_is_no_slot_file_is_refused_and_the_slot_is_empty_then(tmp_path: Pa
 
 
 def test_a_file_of_another_model_is_refused(tmp_path: Path) -> None:
-    with decoder(**WINDOW) as client:
-        client.run_one(admit("a", story(20, 30), n_predict=5))
+    with decoder(model_path=WINDOWED) as client:
+        client.run_one(admit("a", (2, *range(5, 30)), n_predict=5, id_slot=0))
         act(client, "save", 0, tmp_path / "slot.bin")
     with decoder() as client:
         problem = act(client, "restore", 0, tmp_path / "slot.bin").problem
