@@ -19,9 +19,7 @@ class Gap(NamedTuple):
     is_needed: Callable[[JsonObject, Params], bool]
 
 
-GAPS = (
-    Gap("lora", lambda _, params: any(scale != 0 for _id, scale in params.limits.lora)),
-)
+GAPS = (Gap("lora", lambda _, params: any(scale != 0 for _id, scale in params.limits.lora)),)
 
 
 def check_supported(body: JsonObject, params: Params) -> None:
