@@ -95,10 +95,7 @@ class SlotsView:
     def _free(self, key: tuple[str, int]) -> None:
         place = self._places.get(key)
         if place is not None:
-            freed = self._described(self._slots[place.slot])
-            self._slots[place.slot] = msgspec.structs.replace(
-                freed, is_processing=False, n_decoded=0, n_remain=-1
-            )
+            self._slots[place.slot] = _idle(self._described(self._slots[place.slot]))
             del self._places[key]
 
     def _described(self, slot: SlotDescription) -> SlotDescription:
@@ -106,6 +103,19 @@ class SlotsView:
             if place.slot == slot.id and generation_id == slot.generation_id:
                 return _with_place(slot, place)
         return slot
+
+
+def _idle(slot: SlotDescription) -> SlotDescription:
+    """As llama-server resets a slot: it shows what it was asked last, and what it holds."""
+    return msgspec.structs.replace(
+        slot,
+        is_processing=False,
+        n_processed=0,
+        n_cached=0,
+        n_decoded=0,
+        n_remain=-1,
+        has_new_line=False,
+    )
 
 
 def _with_place(slot: SlotDescription, place: _Place) -> SlotDescription:
