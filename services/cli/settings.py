@@ -263,6 +263,7 @@ def engine_settings(values: Values) -> EngineSettings:
         slot_save_path=slot_save_path(values),
         template_kwargs=template_kwargs(values),
         prefill_assistant=get(values, "prefill_assistant", bool),
+        skips_parsing=get(values, "skip_chat_parsing", bool),
     )
 
 

@@ -26,7 +26,7 @@ class EngineSettings:
     all. model, context: further options of llama.cpp. caching: how slots share and keep the KV cache.
     slot_save_path: folder of saved slots, empty where saving is not allowed.
     template_kwargs: JSON object of variables that a chat does not set. prefill_assistant: a last
-    assistant message is continued.
+    assistant message is continued. skips_parsing: all text of an answer is content.
     """
 
     engine: str
@@ -57,3 +57,4 @@ class EngineSettings:
     caching: Caching = field(default_factory=Caching)
     template_kwargs: str = "{}"
     prefill_assistant: bool = True
+    skips_parsing: bool = False

@@ -5,6 +5,7 @@ rendering and large inputs go to worker threads, so that the loop is never held 
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from schemas.errors import RequestError
 from schemas.events import Prompt
+from schemas.params import Params
 from schemas.rpc import (
     ApplyTemplate,
     Detokenize,
@@ -119,6 +121,19 @@ class Preparer:
                 "send fewer prompts or ask for fewer completions",
                 "prompt" if len(prompts) > 1 else "n_cmpl",
             )
+        params, output_format = self._with_answer(params, body, rendered)
+        return Prepared(
+            prompts=prompts,
+            params=params,
+            output_format=output_format,
+            n_slots=n_slots,
+            n_ctx=self._n_ctx,
+        )
+
+    def _with_answer(
+        self, params: Params, body: JsonObject, rendered: Rendered | None
+    ) -> tuple[Params, bytes]:
+        """With what follows from how the model answers, and its output format (empty: plain text)."""
         sampling = with_reasoning(
             params.sampling,
             body,
@@ -127,16 +142,11 @@ class Preparer:
             generation_prompt="" if rendered is None else rendered.generation_prompt,
         )
         params = replace(params, sampling=sampling)
-        output_format = b""
-        if rendered is not None:
-            params, output_format = with_output_format(params, rendered, body, self._vocabulary)
-        return Prepared(
-            prompts=prompts,
-            params=params,
-            output_format=output_format,
-            n_slots=n_slots,
-            n_ctx=self._n_ctx,
-        )
+        if rendered is None:
+            return params, b""
+        if self._settings.skips_parsing:
+            rendered = dataclasses.replace(rendered, known=None)
+        return with_output_format(params, rendered, body, self._vocabulary)
 
     def _read_prompts(
         self, question: Prepare, body: JsonObject

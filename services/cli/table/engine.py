@@ -105,7 +105,7 @@ _CHAT: tuple[Flag, ...] = (
     flag("--reasoning-preserve / --no-reasoning-preserve", "LLAMA_ARG_REASONING_PRESERVE", "bool", True, ENGINE, "give the template the thoughts of all turns, not only the last"),
     flag("--reasoning-budget", "LLAMA_ARG_THINK_BUDGET", "int", -1, ENGINE, "tokens of thought at most, -1 for no limit", low=-1, high=I32),
     flag("--reasoning-budget-message", "LLAMA_ARG_THINK_BUDGET_MESSAGE", "text", "", ENGINE, "what to say when the budget of thought is used up", metavar="TEXT"),
-    flag("--skip-chat-parsing / --no-skip-chat-parsing", "LLAMA_ARG_SKIP_CHAT_PARSING", "bool", False, ENGINE, "leave thoughts and tool calls in the text of an answer", is_built=False),
+    flag("--skip-chat-parsing / --no-skip-chat-parsing", "LLAMA_ARG_SKIP_CHAT_PARSING", "bool", False, ENGINE, "leave thoughts and tool calls in the text of an answer"),
     flag("-sp --special", "LLAMATAPE_SPECIAL", "bool", False, ENGINE, "show special tokens in answers", is_built=False),
     flag("--spm-infill", "LLAMATAPE_SPM_INFILL", "bool", False, ENGINE, "suffix before prefix when filling in", is_built=False),
 )

@@ -12,7 +12,7 @@ from services.engine.chat_request import ChatRequest
 from services.engine.grammar.errors import SchemaInvalid
 from services.engine.messages import JsonObject
 from services.engine.output_format.grammar import json_answer, lazy_calls, required_calls
-from services.engine.output_format.request import for_request, is_plain
+from services.engine.output_format.request import for_request, is_plain, without_names
 from services.engine.output_format.segments import is_tag, split
 from services.engine.templates import Rendered
 
@@ -26,6 +26,7 @@ class Words(Protocol):
 
     @property
     def eog(self) -> tuple[int, ...]: ...
+    def piece(self, token: int, *, special: bool = True) -> bytes: ...
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]: ...
 
 
@@ -49,7 +50,7 @@ def with_output_format(
     has_calls = bool(chat.tools) and chat.tool_choice != "none" and not is_json
     output = replace(output, chat_format=CHAT_FORMAT, parse_tool_calls=has_calls)
     description = for_request(
-        known,
+        without_names(known, _ends(vocabulary)),
         tools=chat.tools,
         has_calls=has_calls,
         prefix=rendered.answer,
@@ -65,6 +66,12 @@ def with_output_format(
         sampling = replace(sampling, grammar=json_answer(description, sampling.grammar).text)
     params = replace(params, output=output, sampling=sampling)
     return params, b"" if is_plain(description) else to_json(description)
+
+
+def _ends(vocabulary: Words) -> tuple[str, ...]:
+    """The names of the tokens that end a generation: they never stand in its text."""
+    pieces = (vocabulary.piece(token) for token in vocabulary.eog)
+    return tuple(name for piece in pieces if (name := piece.decode("utf-8", "replace").strip()))
 
 
 def is_json_wanted(body: JsonObject) -> bool:

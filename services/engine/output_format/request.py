@@ -55,6 +55,28 @@ def for_request(
     )
 
 
+def without_names(known: OutputFormat, names: tuple[str, ...]) -> OutputFormat:
+    """The description without texts that never come, where they would stand behind calls."""
+    calls = known.calls
+    if calls is None or not any(name in text for name in names for text in _closers(calls)):
+        return known
+    patterns = tuple(
+        (*parts[:-1], replace(parts[-1], text=_without(parts[-1].text, names)))
+        for parts in calls.patterns
+    )
+    return replace(known, calls=replace(calls, end=_without(calls.end, names), patterns=patterns))
+
+
+def _closers(calls: Calls) -> list[str]:
+    return [calls.end, *(parts[-1].text for parts in calls.patterns)]
+
+
+def _without(text: str, names: tuple[str, ...]) -> str:
+    for name in names:
+        text = text.removesuffix(name) if text.rstrip().endswith(name) else text
+    return text
+
+
 def is_plain(description: OutputFormat) -> bool:
     """Whether all text is content, so that nothing needs to be parsed."""
     marked = description.thought_end or description.content_starts or description.prefix

@@ -30,7 +30,7 @@ def client() -> Iterator[DecoderClient]:
         yield client
 
 
-def prepare(template: str, body: dict[str, Any]) -> Prepared:
+def prepare(template: str, body: dict[str, Any], **changes: Any) -> Prepared:
     settings = EngineSettings(
         engine="e",
         host="h",
@@ -40,6 +40,7 @@ def prepare(template: str, body: dict[str, Any]) -> Prepared:
         template=(FOLDER / f"{template}.jinja").read_text(encoding="utf-8"),
         n_ctx=4096,
         n_slots=1,
+        **changes,
     )
     question = Prepare(kind="chat", body=json.dumps(body).encode(), created_at_ms=AT_MS)
 
@@ -83,3 +84,9 @@ def test_a_call_that_may_come_need_not(client: DecoderClient) -> None:
     message = message_of(deltas_of(from_json(prepared.output_format), run.texts))
     assert message.content
     assert not message.calls
+
+
+def test_where_chats_are_not_parsed_all_text_is_content() -> None:
+    prepared = prepare("hermes", body(), skips_parsing=True)
+    assert prepared.output_format == b""
+    assert not prepared.params.sampling.grammar

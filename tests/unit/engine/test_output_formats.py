@@ -22,7 +22,7 @@ from services.engine.output_format.grammar import (
     required_calls,
 )
 from services.engine.output_format.history import with_ids, with_thoughts
-from services.engine.output_format.request import prefix_in, shape_of
+from services.engine.output_format.request import prefix_in, shape_of, without_names
 from services.engine.output_format.segments import common_prefix, common_suffix, split
 from services.engine.output_format.texts import until
 from tests.support.formats import (
@@ -222,6 +222,11 @@ class FakeWords:
     """Knows three control tokens; the last ends a generation."""
 
     eog = (9,)
+
+    def piece(self, token: int, *, special: bool = True) -> bytes:
+        assert special
+        return {9: b"<|bye|>"}[token]
+
     _ids = {"<tool_call>": (7,), "</tool_call>": (8,), "<think>": (9,)}  # noqa: RUF012
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
@@ -242,6 +247,18 @@ def test_calls_that_may_come_wake_a_lazy_grammar() -> None:
     assert [(t.kind, t.token) for t in params.sampling.grammar_triggers] == [("token", 7)]
     assert params.sampling.preserved_tokens == (7, 8)
     assert params.output.parse_tool_calls
+
+
+def test_what_ends_a_generation_is_no_part_of_a_call() -> None:
+    calls = Calls(
+        end="]<|bye|>",
+        patterns=((Part(kind="name"), Part(kind="text", text="</x><|bye|>")),),
+    )
+    kept = without_names(OutputFormat(calls=calls), ("<|bye|>",)).calls
+    assert kept is not None
+    assert (kept.end, kept.patterns[0][-1].text) == ("]", "</x>")
+    same = OutputFormat(calls=calls)
+    assert without_names(same, ("<|other|>",)) is same
 
 
 def test_a_named_call_is_the_only_one() -> None:
