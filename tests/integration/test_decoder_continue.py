@@ -7,8 +7,10 @@ import msgspec
 import pytest
 
 from schemas.events import ChoiceStart, TokenProbs
+from schemas.generation import ChoiceTokens
 from schemas.params import Params
-from services.engine.protocol import Admit, Broken, ChoiceJob
+from services.engine.jobs import prompt_chunks
+from services.engine.protocol import Admit, Broken, ChoiceJob, Emitted, Ended, PromptProgress
 from tests.support.decoder_client import DecoderClient, Run, decoder, params
 
 PROMPT = (1, *range(300, 340))
@@ -202,3 +204,31 @@ def test_a_log_of_other_texts_is_not_continued() -> None:
         assert isinstance(broken, Broken)
         assert "something else" in broken.problem.message
         assert client.run_one(admit(good, SAMPLED, "good")).end, "its slot must be free again"
+
+
+def test_a_prompt_that_went_in_pieces_beside_a_neighbour() -> None:
+    """The log's progress says in which pieces, and so it is decoded again, though nobody is there."""
+    a_job = job(tuple(range(2000, 2200)))
+    a_params = params(n_predict=12, temperature=0.8, n_probs=1)
+    config = {"model_path": smollm2(), "n_ctx": 1024, "n_slots": 2}
+    with decoder(**config) as client:
+        neighbour = admit(job(tuple(range(3000, 3030))), params(ignore_eos=True), "neighbour")
+        client.send(neighbour)
+        client.read_until(lambda output: isinstance(output, Emitted))
+        first = len(client.reports)
+        client.send(admit(a_job, a_params))
+        client.read_until(lambda output: isinstance(output, Ended))
+        start = client.started("g").choices[0]
+        outputs = [o for r in client.reports[first:] for o in r.outputs]
+    ours = [o for o in outputs if getattr(o, "generation_id", "") == "g"]
+    run = Run(emitted=[o for o in ours if isinstance(o, Emitted)])
+    progress = [o.n_processed for o in ours if isinstance(o, PromptProgress)]
+    tokens = ChoiceTokens(start=start, progress=progress[:-1])
+    chunks = prompt_chunks(tokens, tokens)
+    assert len(chunks) > 2, "it went in pieces"
+    assert sum(chunks) == 200
+    with decoder(**config) as client:
+        cut_job = msgspec.structs.replace(cut(a_job, run, start, 5), chunks=chunks)
+        rest = continued(client, cut_job, a_params, "again")
+    assert rest.ids == run.ids[5:]
+    assert probs(rest) == probs(run)[5:]
