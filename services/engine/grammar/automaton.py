@@ -114,6 +114,21 @@ class Automaton:
         )
         return self._closed(seeds)
 
+    def named(self, state: State) -> tuple[set[int], set[int] | None]:
+        """The tokens that the grammar names for what comes next; and those that it excludes where it
+        takes any other (None: it does not)."""
+        wanted: set[int] = set()
+        excluded: list[set[int]] = []
+        for stack in state.key.stacks if not state.key.n_missing else ():
+            if stack == EMPTY:
+                continue
+            top = self._tops[stack]
+            if self._kinds[top] == TOKEN:
+                wanted.add(self._values[top])
+            elif self._kinds[top] == NOT_TOKEN:
+                excluded.append({self._values[top]})
+        return wanted, set.intersection(*excluded) if excluded else None
+
     def union(self, first: State, second: State) -> State:
         """The state of both; a character that has only begun gives way."""
         if first.key.n_missing:

@@ -75,18 +75,11 @@ class TokenTable:
         return np.sort(np.concatenate([ids[~self._is_long[ids]], np.array(long, dtype=np.int32)]))
 
     def named(self, automaton: Automaton, state: State) -> Ids:
-        """Ids, ascending, of the tokens that may come next because the grammar names them as such.
-
-        Raises GrammarTooComplex.
-        """
-        if not automaton.has_tokens:
-            return np.empty(0, dtype=np.int32)
-        found = [
-            token
-            for token in range(self.n_vocab)
-            if token not in self.end_ids and automaton.step_token(state, token) is not None
-        ]
-        return np.array(found, dtype=np.int32)
+        """Ids, ascending, of the tokens that may come next because the grammar names them as such."""
+        wanted, excluded = automaton.named(state)
+        ids = wanted if excluded is None else wanted | (set(range(self.n_vocab)) - excluded)
+        found = (token for token in ids - self.end_ids if token < self.n_vocab)
+        return np.array(sorted(found), dtype=np.int32)
 
     def _walk(self, automaton: Automaton, flags: Flags, part: Range) -> None:
         first, end, depth, state = part

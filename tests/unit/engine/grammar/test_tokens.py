@@ -117,6 +117,25 @@ def test_what_is_not_shown_does_not_count_as_text() -> None:
     assert named.allows(PIECES.index(b"a"))
 
 
+@pytest.mark.parametrize(
+    "elements",
+    [
+        "<[5]> !<[6]>",
+        "(<[5]> | !<[6]> | !<[7]>)",
+        "(!<[6]> | <[6]>)",
+        "<[99999]>",
+        "(<[5]> | [ab])",
+    ],
+)
+def test_named_tokens_are_those_that_are_allowed_one_by_one(elements: str) -> None:
+    at = constraint(f"root ::= {elements} <[0]>?")
+    for _ in range(2):
+        allowed = at.allowed().tolist()
+        assert allowed == [token for token in range(len(PIECES)) if at.allows(token)]
+        if 5 in allowed:
+            at.accept(5)
+
+
 def test_pieces_without_text_are_never_allowed() -> None:
     at = constraint("root ::= .*")
     assert not at.allows(PIECES.index(b""))
