@@ -237,7 +237,7 @@ def test_bad_starts_are_one_line(tmp_path: Path) -> None:
             [*serve, "-m", str(MODEL), *data],
             f"data directory {text_file}/below cannot be used: Not",
         ),
-        ([*serve, "--prot", "1"], "invalid argument: --prot (did you mean --port?)"),
+        ([*serve, "--paralel", "1"], "invalid argument: --paralel (did you mean --parallel?)"),
         ([*serve, "--port", "x"], "--port: 'x' is not a whole number"),
     ]
     for arguments, message in cases:

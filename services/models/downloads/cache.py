@@ -9,6 +9,7 @@
 import contextlib
 import os
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -98,7 +99,7 @@ class RepoCache:
 def write_atomically(path: Path, text: str) -> None:
     """Readers see the old text or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
     new.write_text(text)
     new.replace(path)
 
