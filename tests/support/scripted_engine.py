@@ -102,11 +102,18 @@ class ScriptedEngine:
     """
 
     def __init__(
-        self, bus: Bus, model_key: str, *, script: Script | None = None, engine: str = "e1"
+        self,
+        bus: Bus,
+        model_key: str,
+        *,
+        script: Script | None = None,
+        engine: str = "e1",
+        ordinal: int = 0,
     ) -> None:
         self._bus = bus
         self._model_key = model_key
         self._engine = engine
+        self._ordinal = ordinal
         self._writer = LogWriter(bus)
         self._queue = TaskQueue(bus, model_key)
         self._running: set[asyncio.Task[None]] = set()
@@ -132,6 +139,7 @@ class ScriptedEngine:
         """Write presence and the model's status, as the engine and the models service would."""
         presence = EnginePresence(
             engine=self._engine,
+            ordinal=self._ordinal,
             host="h1",
             model_key=self._model_key,
             status=status,
@@ -265,7 +273,7 @@ class ScriptedEngine:
             SlotDescription(id=i, n_ctx=N_CTX, is_processing=i < n_busy)
             for i in range(self.script.n_slots)
         )
-        return SlotsDescription(engine=self._engine, slots=slots)
+        return SlotsDescription(engine=self._engine, ordinal=self._ordinal, slots=slots)
 
 
 def description(n_slots: int) -> ModelDescription:

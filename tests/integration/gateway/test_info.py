@@ -120,11 +120,11 @@ async def test_slots(bus: Bus, engine: ScriptedEngine, gateway: Gateway) -> None
 
 
 async def test_the_slots_of_all_engines(bus: Bus, engine: ScriptedEngine, gateway: Gateway) -> None:
-    second = ScriptedEngine(bus, gateway.model_key, engine="e2")
+    second = ScriptedEngine(bus, gateway.model_key, engine="e2", ordinal=1)
     await second.start()
     slots = (await gateway.client.get("/slots")).json()
-    assert [slot["id"] for slot in slots] == list(range(8))
     await second.stop()
+    assert [slot["id"] for slot in slots] == list(range(8))
 
 
 async def test_no_free_slot_is_a_503_on_demand(engine: ScriptedEngine, gateway: Gateway) -> None:
