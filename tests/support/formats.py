@@ -326,3 +326,20 @@ def _add_call(message: Message, delta: Delta) -> None:
         message.calls.append((delta.head.id, delta.head.name, ""))
     call_id, name, arguments = message.calls[delta.call]
     message.calls[delta.call] = (call_id, name, arguments + delta.text)
+
+
+class FakeWords:
+    """Knows three control tokens; the last ends a generation."""
+
+    eog = (9,)
+
+    def piece(self, token: int, *, special: bool = True) -> bytes:
+        assert special
+        return {9: b"<|bye|>"}[token]
+
+    _ids = {"<tool_call>": (7,), "</tool_call>": (8,), "<think>": (9,)}  # noqa: RUF012
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        assert parse_special
+        assert not add_special
+        return self._ids.get(text, (1, 2))

@@ -15,7 +15,7 @@ from services.engine.output_format.texts import (
     members_of,
     space,
 )
-from services.engine.output_format.values import quoted_object, value_rule
+from services.engine.output_format.values import listed, quoted_object, value_rule
 
 MAX_IN_ANY_ORDER = 4
 """Required parameters up to this may come in any order."""
@@ -173,16 +173,17 @@ class CallRules:
         assert how is not None, "a pattern with parameters says how they are written"
         schema = arguments_schema(tool.get("parameters"))
         properties, wanted = members_of(schema)
-        required: list[str] = []
-        optional: list[str] = []
+        members: dict[str, str] = {}
         for key, own in properties.items():
             hint = f"{tool['name']}-{key}"
             value = value_rule(self._rules, how, own, schema, hint, key)
             word = how.types.get(_first_type(own, how.types), "")
             body = f"{self._head(key, word)} {value}"
-            (required if key in wanted else optional).append(self._rules.add(hint, body))
+            members[key] = self._rules.add(hint, body)
         if how.separator.strip():
-            return _joined(required, optional, self._loose(how.separator))
+            return listed(self._rules, members, wanted, self._loose(how.separator))
+        required = [rule for key, rule in members.items() if key in wanted]
+        optional = [rule for key, rule in members.items() if key not in wanted]
         return self._in_any_order(required, optional)
 
     def _head(self, key: str, word: str) -> str:
@@ -212,18 +213,6 @@ class CallRules:
                 ]
                 known[chosen] = self._rules.add("parameters", " | ".join(options))
         return known[tuple(names)]
-
-
-def _joined(required: list[str], optional: list[str], separator: str) -> str:
-    """In their order with a separator between them; optional ones at the end."""
-    if required:
-        rest = [f"({separator} {name})?" for name in optional]
-        return " ".join([f" {separator} ".join(required), *rest])
-    options = [
-        " ".join([name, *(f"({separator} {later})?" for later in optional[number + 1 :])])
-        for number, name in enumerate(optional)
-    ]
-    return f"({' | '.join(options)})?" if options else '""'
 
 
 def _quoted(key: str) -> str:

@@ -1,6 +1,7 @@
 """Grammar rules for free text that ends before a marker, and for JSON schemas inside a larger grammar."""
 
 import re
+from hashlib import sha256
 from typing import Any, cast
 
 from services.engine.grammar.charsets import EVERYTHING, CharSet, difference, of_text
@@ -33,7 +34,10 @@ def exact(text: str) -> str:
 
 def until(rules: Rules, stop: str) -> str:
     """Any text that does not hold `stop`: one rule per character of it that may have come."""
-    names = [rules.reserve("text") for _ in stop]
+    prefix = f"until-{sha256(stop.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    names = [f"{prefix}-{number}" for number in range(len(stop))]
+    if names[0] in rules:
+        return names[0]
     fallback = _fallbacks(stop)
     for number, name in enumerate(names):
         rules.set(name, _state(stop, number, names, fallback))

@@ -100,7 +100,7 @@ def _element(
         return either(inner)
     shape = shape_of(schema, root)
     if not shape.types or "string" in shape.types or depth > MAX_DEPTH:
-        return f"{until(rules, f'{namespace}</{tag}>')} {close}"
+        return f"{until(rules, f'{namespace}</')} {close}"
     own = cast(JsonObject, schema) if isinstance(schema, dict) else {}
     if shape.types == ("array",):
         inner = _element(rules, namespace, "item", own.get("items", {}), root, hint, depth + 1)
@@ -134,27 +134,32 @@ def quoted_object(
         return _any_quoted(rules, quote, "quoted-object")
     properties, wanted = members_of(cast(JsonObject, schema))
     members = {
-        name: f"{exact(name + ':')} {quoted_value(rules, item, root, quote, depth + 1)}"
+        name: rules.add(
+            "member", f"{exact(name + ':')} {quoted_value(rules, item, root, quote, depth + 1)}"
+        )
         for name, item in properties.items()
     }
-    orders = [listed(members, wanted), listed(dict(sorted(members.items())), wanted)]
-    return f'"{{" {either(list(dict.fromkeys(orders)))} "}}"'
+    in_order = dict(sorted(members.items()))
+    orders = [members] if list(in_order) == list(members) else [members, in_order]
+    inside = either([listed(rules, order, wanted, '","') for order in orders])
+    return f'"{{" {inside} "}}"'
 
 
-def listed(members: dict[str, str], wanted: frozenset[str]) -> str:
-    """Members in their order, commas between them; those that are not wanted may be missing."""
+def listed(rules: Rules, members: dict[str, str], wanted: frozenset[str], separator: str) -> str:
+    """Members in their order with a separator between them; those that are not wanted may be missing.
+
+    members: name → rule.
+    """
     options: list[str] = []
-    names = list(members)
-    for number, name in enumerate(names):
-        later = [f'"," {members[other]}' for other in names[number + 1 :]]
-        kept = [
-            text if other in wanted else f"({text})?"
-            for other, text in zip(names[number + 1 :], later, strict=True)
-        ]
-        options.append(" ".join([members[name], *kept]))
+    rest = '""'
+    for name, member in reversed(members.items()):
+        options.insert(0, f"{member} {rest}")
         if name in wanted:
-            return either(options)
-    return f"({' | '.join(options)})?" if options else '""'
+            options = options[:1]
+        more = f"({separator} {member})" + ("" if name in wanted else "?")
+        rest = rules.add("rest", f"{more} {rest}")
+    is_optional = not wanted.intersection(members)
+    return f"({' | '.join(options)})?" if is_optional and options else either(options or ['""'])
 
 
 def quoted_value(rules: Rules, schema: object, root: JsonObject, quote: str, depth: int) -> str:
