@@ -69,7 +69,7 @@ def test_the_examples_work(url: str) -> None:
         if body is None:
             continue
         name = body["content"]["application/json"]["schema"]["$ref"].rsplit("/")[-1]
-        for example in schemas[name]["examples"]:
+        for example in schemas[name].get("examples", ()):  # none where it hangs on a server's state
             answer = httpx.post(f"{url}{path}", json=example, timeout=60)
             assert answer.status_code == 200, (path, answer.text)
             assert json.loads(answer.text) is not None
