@@ -143,7 +143,9 @@ class Bus:
         )
 
     async def _on_error(self, error: Exception) -> None:
-        log.warning("action=bus_error error=%r", error)
+        # A connection that breaks is told by `_disconnected`; that is all there is to say of it.
+        is_end = isinstance(error, nats.errors.UnexpectedEOF | OSError)
+        log.log(logging.DEBUG if is_end else logging.WARNING, "action=bus_error error=%r", error)
 
     async def _disconnected(self) -> None:
         if not self.nc.is_closed:

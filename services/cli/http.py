@@ -60,6 +60,9 @@ async def serving(
             with _filtered(Interrupted()):
                 server.should_exit = True
                 await task
+                # Uvicorn cancels the answers that are late, and does not wait for them to notice.
+                if late := set(server.server_state.tasks):
+                    await asyncio.wait(late, timeout=SHUTDOWN_S)
 
 
 async def _until_started(server: Server, task: "asyncio.Task[None]") -> None:
