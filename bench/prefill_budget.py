@@ -7,6 +7,7 @@ between the chat's tokens, as the decoder itself measures them, and the prompt's
 """
 
 import argparse
+import itertools
 import socket
 import subprocess
 import sys
@@ -106,7 +107,7 @@ def first_token_ms(decoder: Decoder, name: str) -> tuple[float, list[int]]:
 
 
 def gaps_ms(times_us: list[int]) -> list[float]:
-    return [(b - a) / 1000 for a, b in zip(times_us, times_us[1:], strict=False)]
+    return [(b - a) / 1000 for a, b in itertools.pairwise(times_us)]
 
 
 def measure(config: DecoderConfig, n_prompt: int) -> Figures:
