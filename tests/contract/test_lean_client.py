@@ -191,12 +191,3 @@ async def plain(bus: Bus) -> AsyncIterator[Client]:
     await client.connect(bus.settings.url, token=bus.settings.token)
     yield client
     await client.close()
-
-
-async def test_its_messages_look_like_those_of_nats_py(plain: Client, bus: Bus) -> None:
-    subscription = await plain.subscribe("g")
-    await plain.flush()
-    bus.nc.send("g", "reply", "A: 1\r\nB: two\r\n", b"data")
-    await bus.nc.publish("g", b"data", reply="reply", headers={"A": "1", "B": "two"})
-    ours, theirs = [await subscription.next_msg(2) for _ in range(2)]
-    assert (ours.headers, ours.data, ours.reply) == (theirs.headers, theirs.data, theirs.reply)
