@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.engine.checkpoint_maker import CheckpointMaker
+from services.engine.kernels import SMALL_ROWS
 from services.engine.prefill_budget import PrefillBudget
 from services.engine.slots import Slot, SlotTable
 
 DECODED = 0
 KV_FULL = 1
 """Results of a decode call; any other number is a failure."""
-SMALL_ROWS = 63
-"""Most rows of a batch that the CPU backend computes with the kernel of single tokens."""
 UNLIMITED = 1 << 30
 LEAST_ROOM = 8
 """So many prompt tokens find a place beside decode rows, however many these are."""
@@ -93,13 +92,13 @@ class Batcher:
 
     def _parts_beside(self, decoding: list[Slot], prefilling: list[Slot]) -> list[Part]:
         """What is too large to go beside decode rows goes before them, every other time."""
+        allowed = [slot for slot in prefilling if self._is_whole(slot) or self._budget.is_open]
         room, size = self._room(len(decoding)), self._budget.size
         if size <= SMALL_ROWS:
             size = min(size, max(room, 1))
-        if prefilling and not self._is_decoding_due and self._rows(prefilling[0], size) > room:
-            return self._prefill_parts(prefilling, size)
-        parts = [decode_part(slot) for slot in decoding]
-        return parts if self._budget.is_probing else parts + self._pack(prefilling, room, size)
+        if allowed and not self._is_decoding_due and self._rows(allowed[0], size) > room:
+            return self._prefill_parts(allowed, size)
+        return [decode_part(slot) for slot in decoding] + self._pack(allowed, room, size)
 
     def _room(self, n_decoding: int) -> int:
         room = max(self._small_rows - n_decoding, LEAST_ROOM)
@@ -111,11 +110,16 @@ class Batcher:
             return self._pack(prefilling, self._max_rows, size, least=SMALL_ROWS + 1)
         return self._pack(prefilling, self._small_rows, size)
 
-    def _rows(self, slot: Slot, size: int) -> int:
-        """Rows of the slot's next piece: its whole chunk, or `size` of it."""
+    def _is_whole(self, slot: Slot) -> bool:
+        """Whether its chunks are not to be cut: they are repeated, or the prompt is short."""
         work = slot.working()
-        is_whole = work.is_repeated or work.n_new <= self._budget.n_short
-        return slot.next_chunk if is_whole else min(slot.next_chunk, size)
+        return work.is_repeated or work.n_new <= self._budget.n_short
+
+    def _rows(self, slot: Slot, size: int) -> int:
+        """Rows of the slot's next piece: its whole chunk, or what the budget makes of it."""
+        if size == UNLIMITED or self._is_whole(slot):
+            return slot.next_chunk
+        return min(self._budget.piece(slot.next_chunk), size)
 
     def _pack(self, slots: list[Slot], room: int, size: int, least: int = 1) -> list[Part]:
         """The next pieces of as many `slots` as fit into `room` rows, in order; `size` is for all."""
@@ -125,14 +129,13 @@ class Batcher:
             if least <= n_rows <= room:
                 parts.append(prompt_part(slot, n_rows))
                 room -= n_rows
-                size = max(0, size - n_rows)
+                size = size if size == UNLIMITED else max(0, size - n_rows)
         return parts
 
     def commit(self, batch: Batch, elapsed_us: int = 0) -> tuple[Advance, ...]:
         """Note that `batch` was decoded, and how long it took. Slots to be sampled now wait for that."""
-        n_prompt = sum(len(part.ids) for part in batch.parts if part.is_prompt)
-        n_decoding = batch.n_rows - n_prompt
-        self._budget.note(n_decoding, n_prompt, elapsed_us)
+        n_decoding = sum(1 for part in batch.parts if not part.is_prompt)
+        self._budget.note(n_decoding, self._n_budgeted(batch), elapsed_us)
         is_waited_for = any(slot.is_generating for slot in self._table.slots)
         self._is_decoding_due = not n_decoding and is_waited_for
         advances: list[Advance] = []
@@ -141,6 +144,12 @@ class Batcher:
             n_rows += len(part.ids)
             advances += self._commit_part(part, n_rows - 1)
         return tuple(advances)
+
+    def _n_budgeted(self, batch: Batch) -> int:
+        """Prompt tokens of those that need a budget."""
+        prompts = (part for part in batch.parts if part.is_prompt)
+        slots = self._table.slots
+        return sum(len(part.ids) for part in prompts if not self._is_whole(slots[part.slot]))
 
     def _commit_part(self, part: Part, last_row: int) -> list[Advance]:
         slot = self._table.slots[part.slot]

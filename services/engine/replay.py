@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from services.engine.context_shift import Shift, shifted
+from services.engine.kernels import split
 
 REPLAY_CHUNK = 32
 """Emitted tokens per chunk when a generation is continued: bit-equal to one by one in the exact range."""
@@ -59,9 +60,3 @@ def plan_replay(logged: Logged, *, n_ctx: int, chunk: int, has_float_weights: bo
         shifts=logged.shifts,
         is_repeated=is_equal or logged.is_exact,
     )
-
-
-def split(n_tokens: int, chunk: int) -> tuple[int, ...]:
-    """`n_tokens` in chunks: full ones and a rest."""
-    full, rest = divmod(n_tokens, chunk)
-    return (chunk,) * full + ((rest,) if rest else ())

@@ -11,7 +11,7 @@ from services.engine.batches import Advance, Batch, Batcher
 from services.engine.caching import Caching
 from services.engine.checkpoint_maker import CheckpointMaker
 from services.engine.context_shift import Shift, is_full
-from services.engine.prefill_budget import PrefillBudget
+from services.engine.prefill_budget import prefill_budget
 from services.engine.reuse import Reuse
 from services.engine.seating import Request, Seat, Seating, SeatingRules
 from services.engine.slots import Memory, Slot, SlotTable, least_recently_used
@@ -20,7 +20,7 @@ from services.engine.slots import Memory, Slot, SlotTable, least_recently_used
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """n_ctx, n_ctx_slot: tokens over all slots and of one. n_batch, n_ubatch: tokens. has_float_weights,
-    has_bos: see SeatingRules."""
+    has_bos: see SeatingRules. is_flash: see PrefillBudget."""
 
     n_slots: int
     n_ctx: int = 4096
@@ -29,6 +29,7 @@ class Sizes:
     n_ubatch: int = 512
     has_float_weights: bool = False
     has_bos: bool = False
+    is_flash: bool = True
     caching: Caching = field(default_factory=Caching)
 
     @property
@@ -61,7 +62,7 @@ class Scheduler:
         self._batcher = Batcher(
             self._table,
             max_rows=sizes.max_rows,
-            budget=PrefillBudget(caching.prefill_budget),
+            budget=prefill_budget(caching.prefill_budget, is_flash=sizes.is_flash),
             checkpoints=maker,
         )
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from services.engine.checkpoint_maker import CheckpointMaker
 from services.engine.context_shift import Shift, ShiftPlan, plan_of
-from services.engine.replay import Logged, Replay, plan_replay, split
+from services.engine.kernels import split
+from services.engine.replay import Logged, Replay, plan_replay
 from services.engine.reuse import Reuse
 from services.engine.slots import Slot, SlotTable, Work
 

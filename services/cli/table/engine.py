@@ -77,7 +77,7 @@ _WEIGHTS: tuple[Flag, ...] = (
 
 _CACHE: tuple[Flag, ...] = (
     flag("--failover-replay", "LLAMATAPE_FAILOVER_REPLAY", "choice", "fast", ENGINE, "how answers of lost engines are continued: fast, or exact (tokens decoded one by one, bit-equal for any length)", choices=("fast", "exact")),
-    flag("--prefill-budget", "LLAMATAPE_PREFILL_BUDGET", "int", 0, ENGINE, "prompt tokens per step while others generate, 0 for as many as double the time of a step at most", low=0, high=I32),
+    flag("--prefill-budget", "LLAMATAPE_PREFILL_BUDGET", "int", 0, ENGINE, "prompt tokens per step while others generate, 0 for half of the time", low=0, high=I32),
     flag("-kvu --kv-unified / -no-kvu --no-kv-unified", "LLAMA_ARG_KV_UNIFIED", "bool", False, ENGINE, "one KV cache shared by all slots (always so where --parallel chooses)"),
     flag("--kv-unified-per-slot", "LLAMA_ARG_KV_UNIFIED_PER_SLOT", "int", 0, ENGINE, "most tokens of one slot, 0 for no such limit", low=0, high=I32),
     flag("--cache-prompt / --no-cache-prompt", "LLAMA_ARG_CACHE_PROMPT", "bool", True, ENGINE, "reuse what a slot has of a prompt"),

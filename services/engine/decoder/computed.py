@@ -69,5 +69,6 @@ def _sizes(config: DecoderConfig, context: Context) -> Sizes:
         n_ubatch=config.n_ubatch,
         has_float_weights=context.has_float_weights,
         has_bos=context.has_bos,
+        is_flash=config.context.flash_attn != "off",
         caching=config.caching,
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.engine.batches import SMALL_ROWS
+from services.engine.kernels import SMALL_ROWS, split
 from tests.unit.engine.recording_memory import Bench, need
 
 
@@ -58,18 +58,53 @@ def test_large_chunks_go_alone_and_alternate_with_decode_rows() -> None:
     seated(bench, a=10)
     bench.steps(1)
     seated(bench, b=250)
-    rows = [[(2, 100)], [(3, 1)], [(2, 100)], [(3, 1), (2, 50)], [(2, 1), (3, 1)]]
-    assert bench.steps(5) == rows
+    rows = [[(2, 100)], [(3, 1)], [(2, 75)], [(3, 1)], [(2, 75)], [(2, 1), (3, 1)]]
+    assert bench.steps(6) == rows
 
 
 def test_long_prompts_go_in_pieces_while_others_generate() -> None:
     bench = Bench()
     seated(bench, a=10)
     bench.steps(1)
-    seated(bench, b=150)
-    assert bench.steps(3) == [[(3, 1), (2, 16)]] * 3
+    seated(bench, b=300)
+    assert bench.steps(4) == [[(2, 64)], [(3, 1)], [(2, 64)], [(3, 1)]]
     bench.scheduler.cancel("a")
-    assert bench.steps(2) == [[(2, 102)], [(2, 1)]], "and the rest at once when nobody does"
+    assert bench.steps(2) == [[(2, 172)], [(2, 1)]], "and the rest at once when nobody does"
+
+
+def test_no_piece_leaves_a_small_rest() -> None:
+    bench = Bench()
+    seated(bench, a=10)
+    bench.steps(1)
+    seated(bench, b=130)
+    assert bench.steps(3) == [[(2, 64)], [(3, 1)], [(2, 66)]]
+
+
+def test_half_of_the_time_is_for_those_who_generate() -> None:
+    bench = Bench(n_ctx=9999, n_ctx_slot=9999)
+    seated(bench, a=10)
+    bench.steps(1)
+    seated(bench, b=2000)
+    kinds = ""
+    for _ in range(30):
+        batch = bench.scheduler.plan()
+        assert batch is not None
+        is_prompt = batch.parts[0].is_prompt
+        bench.elapsed_us = 500 if is_prompt else 100
+        bench.step()
+        kinds += "p" if is_prompt else "d"
+    assert kinds == "pddddd" * 5
+
+
+def test_short_prompts_run_up_no_debt_for_long_ones() -> None:
+    bench = Bench(n_ctx=9999, n_ctx_slot=9999)
+    seated(bench, a=10)
+    bench.steps(1)
+    bench.elapsed_us = 1000
+    seated(bench, b=100)
+    bench.steps(1)
+    seated(bench, c=1000)
+    assert bench.steps(2) == [[(2, 1), (3, 1)], [(1, 64)]]
 
 
 @pytest.mark.parametrize(
@@ -87,12 +122,12 @@ def test_a_fixed_budget_is_kept(budget: int, rows: list[list[tuple[int, int]]]) 
     assert bench.steps(len(rows)) == rows
 
 
-def test_several_long_prompts_share_the_budget_and_take_turns() -> None:
+def test_several_long_prompts_take_turns() -> None:
     bench = Bench()
     seated(bench, a=10)
     bench.steps(1)
-    seated(bench, b=150, c=150)
-    assert bench.steps(2) == [[(3, 1), (2, 16)], [(3, 1), (1, 16)]]
+    seated(bench, b=250, c=250)
+    assert bench.steps(4) == [[(2, 64)], [(3, 1)], [(1, 64)], [(3, 1)]]
 
 
 def test_short_prompts_go_at_once_though_others_generate() -> None:
@@ -103,29 +138,46 @@ def test_short_prompts_go_at_once_though_others_generate() -> None:
     assert bench.steps(2) == [[(2, 128)], [(2, 1), (3, 1)]]
 
 
-def test_the_pieces_grow_where_they_cost_little_and_shrink_where_they_cost_much() -> None:
-    bench = Bench(n_ctx=9999, n_ctx_slot=9999)
+def test_without_flash_attention_pieces_go_beside_and_follow_their_cost() -> None:
+    bench = Bench(n_ctx=9999, n_ctx_slot=9999, n_batch=4096, n_ubatch=4000, is_flash=False)
     seated(bench, a=10)
     bench.elapsed_us = 1000
     bench.steps(9)
     seated(bench, b=2000)
-    sizes = [parts[1][1] for parts in bench.steps(12)]
+    sizes = [parts[1][1] for parts in bench.steps(20)]
     assert sizes == sorted(sizes)
-    assert (sizes[0], sizes[-1]) == (16, 62), "as many as fit beside the decode row"
+    assert (sizes[0], sizes[-1]) == (4, 62), "as many as fit beside the decode row"
     bench.elapsed_us = 2500
-    sizes = [parts[1][1] for parts in bench.steps(18)]
+    sizes = [parts[1][1] for parts in bench.steps(10)]
     assert sizes == sorted(sizes, reverse=True)
-    assert sizes[-1] < 20
+    assert sizes[-1] < 30
 
 
 def test_the_cost_of_a_step_alone_is_looked_at_now_and_then() -> None:
-    bench = Bench(n_ctx=9999, n_ctx_slot=9999)
+    bench = Bench(n_ctx=9999, n_ctx_slot=9999, is_flash=False)
     seated(bench, a=10)
     bench.elapsed_us = 1000
     bench.steps(2)
     seated(bench, b=4000)
     n_parts = [len(parts) for parts in bench.steps(34)]
     assert n_parts == [2] * 32 + [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "chunk", "expected"),
+    [
+        (0, 512, ()),
+        (512, 512, (512,)),
+        (700, 512, (512, 188)),
+        (1025, 512, (512, 257, 256)),
+        (575, 512, (288, 287)),
+        (576, 512, (512, 64)),
+        (70, 66, (66, 4)),
+        (9, 4, (4, 4, 1)),
+    ],
+)
+def test_no_chunk_leaves_a_small_rest(n_tokens: int, chunk: int, expected: tuple[int, ...]) -> None:
+    assert split(n_tokens, chunk) == expected
 
 
 def test_a_small_chunk_that_does_not_fit_beside_decode_rows_goes_alone() -> None:
@@ -148,7 +200,7 @@ def test_a_long_prompt_does_not_starve_a_later_one() -> None:
     seated(bench, long=1000)
     bench.steps(1)
     seated(bench, short=90)
-    assert bench.steps(4) == [[(3, 100)], [(2, 90)], [(2, 1), (3, 16)], [(2, 1), (3, 16)]]
+    assert bench.steps(4) == [[(3, 100)], [(2, 90)], [(3, 100)], [(2, 1)]]
 
 
 def test_no_chunk_waits_longer_than_all_others_take_their_turn() -> None:
@@ -222,5 +274,5 @@ def _end_after(bench: Bench, *, n_tokens: int) -> None:
 @pytest.mark.parametrize(("n_batch", "n_ubatch", "chunk"), [(2048, 512, 512), (512, 512, 508)])
 def test_chunk_sizes(n_batch: int, n_ubatch: int, chunk: int) -> None:
     bench = Bench(n_batch=n_batch, n_ubatch=n_ubatch)
-    bench.admit("a", need(range(chunk + 1)))
-    assert bench.seat()["a"][0].chunks == (chunk, 1)
+    bench.admit("a", need(range(chunk + 64)))
+    assert bench.seat()["a"][0].chunks == (chunk, 64)
