@@ -12,6 +12,8 @@ from schemas import subjects
 from services.bus.connection import Bus
 from services.bus.errors import BusUnavailable
 
+INACTIVE_S = 86_400
+"""A consumer that no engine has used for so long goes; its tasks stay for the next one."""
 PATIENCE_S = 30.0
 RETRY_S = 0.3
 FINAL = (10074,)
@@ -124,6 +126,7 @@ async def _ensure_consumer(bus: Bus, model_key: str, ordinal: int | None) -> Non
         ack_wait=bus.settings.lease_s,
         max_ack_pending=MAX_ACK_PENDING,
         max_deliver=-1,
+        inactive_threshold=INACTIVE_S,
     )
     try:
         await bus.js.add_consumer(subjects.TASKS_STREAM, config)

@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from schemas.events import ChoiceEnd, ChoiceStart, Compat, Event, Prompt, Requested, Timings
+from schemas import subjects
+from schemas.events import (
+    Cancelled,
+    ChoiceEnd,
+    ChoiceStart,
+    Claimed,
+    Compat,
+    Event,
+    Prompt,
+    Requested,
+    Timings,
+)
 from schemas.generation import Generation, apply_entry
 from schemas.ids import new_short_id
 from schemas.params import Output as OutputParams
@@ -30,6 +41,7 @@ from services.engine.protocol import (
 )
 from services.engine.runner import Runner
 from tests.support import events
+from tests.support.logs import until
 
 COMPAT = Compat(model="m", n_ctx=256, build="b")
 TIMEOUT_S = 20.0
@@ -169,3 +181,32 @@ async def state_of(bus: Bus, generation_id: str) -> Generation:
     for entry in await read_log(bus, generation_id):
         state = apply_entry(state, entry.seq, entry.events)
     return state
+
+
+async def cancel(bus: Bus, generation_id: str) -> None:
+    """As a gateway does it."""
+    state = await state_of(bus, generation_id)
+    event = Cancelled(by="gateway", reason="stopped")
+    await LogWriter(bus).append(state, generation_id, event)
+
+
+async def with_token(a_desk: Desk, generation_id: str, n_tokens: int) -> Generation:
+    """Its next token is in the log."""
+    a_desk.token(generation_id, n_tokens)
+    return await until(a_desk.bus, generation_id, lambda state: state.n_tokens.get(0, 0) > n_tokens)
+
+
+async def attempts(bus: Bus, generation_id: str) -> list[int]:
+    return [e.attempt for e in await log_of(bus, generation_id) if isinstance(e, Claimed)]
+
+
+async def until_empty(bus: Bus, model_key: str) -> None:
+    """No task of the model is left in the queue."""
+    verb = f"CONSUMER.INFO.{subjects.TASKS_STREAM}.{subjects.tasks_durable(model_key)}"
+    async with asyncio.timeout(10):
+        while _n_left(await bus.api(verb)):  # noqa: ASYNC110 (the broker tells nobody)
+            await asyncio.sleep(0.02)
+
+
+def _n_left(info: dict[str, int]) -> int:
+    return info["num_pending"] + info["num_ack_pending"]

@@ -1,4 +1,4 @@
-"""The runner on a real broker, with a decoder that the test plays: failover, poison, cancels, drain."""
+"""The runner on a real broker, with a decoder that the test plays: failover, poison, limits."""
 
 import asyncio
 import time
@@ -8,18 +8,26 @@ from itertools import count
 import pytest
 
 from schemas import subjects
-from schemas.events import Cancelled, Claimed, Failed, Finished, Released, Started, Tokens
+from schemas.events import Claimed, Failed, Finished, Started, Tokens
 from schemas.generation import Generation
 from schemas.rpc import EngineQuestion, SlotsDescription
 from schemas.tasks import Task
 from services.bus.connection import Bus, unsubscribe
-from services.bus.errors import Fenced, LogClosed, StoreFull
+from services.bus.errors import Fenced, StoreFull
 from services.bus.log import LogWriter
 from services.bus.rpc import serve
-from services.bus.tasks import poke, publish_task
+from services.bus.tasks import publish_task
 from services.engine import runner
 from tests.support import events
-from tests.support.engine_desk import Desk, desk, log_of, new_requested, state_of
+from tests.support.engine_desk import (
+    Desk,
+    attempts,
+    desk,
+    log_of,
+    new_requested,
+    until_empty,
+    with_token,
+)
 from tests.support.logs import ended, until
 
 _names = count()
@@ -29,23 +37,6 @@ _names = count()
 def model_key() -> str:
     """Its own for each test, so that tests of one broker do not meet."""
     return subjects.model_key(f"runner {next(_names)}")
-
-
-async def cancel(bus: Bus, generation_id: str) -> None:
-    """As a gateway does it."""
-    state = await state_of(bus, generation_id)
-    event = Cancelled(by="gateway", reason="stopped")
-    await LogWriter(bus).append(state, generation_id, event)
-
-
-async def with_token(a_desk: Desk, generation_id: str, n_tokens: int) -> Generation:
-    """Its next token is in the log."""
-    a_desk.token(generation_id, n_tokens)
-    return await until(a_desk.bus, generation_id, lambda state: state.n_tokens.get(0, 0) > n_tokens)
-
-
-async def attempts(bus: Bus, generation_id: str) -> list[int]:
-    return [e.attempt for e in await log_of(bus, generation_id) if isinstance(e, Claimed)]
 
 
 async def test_a_generation_from_claim_to_end(bus: Bus, model_key: str) -> None:
@@ -154,105 +145,6 @@ async def test_a_request_that_kills_whole_engines_fails_too(bus: Bus, model_key:
         playing.cancel()
 
 
-async def test_a_cancel_before_the_claim(bus: Bus, model_key: str) -> None:
-    """A queued task that was cancelled never runs."""
-    async with desk(bus, model_key, n_slots=1) as d:
-        first = await d.request()
-        await d.admits(1)
-        queued = await d.request()
-        await cancel(bus, queued)
-        d.start(first)
-        d.token(first, 0)
-        d.end(first, 1)
-        await ended(bus, first)
-        last = await d.request()
-        assert await d.admits(1) == [last]
-        assert await attempts(bus, queued) == []
-
-
-async def test_a_cancel_between_look_and_claim(bus: Bus, model_key: str) -> None:
-    """The claim meets the fence, and the task goes."""
-    async with desk(bus, model_key) as d:
-        claim = d.runner._claims.claim
-
-        async def late_claim(state: Generation, generation_id: str) -> Generation:
-            await cancel(bus, generation_id)
-            return await claim(state, generation_id)
-
-        d.runner._claims.claim = late_claim  # type: ignore[method-assign]
-        g = await d.request()
-        await ended(bus, g)
-        await until_empty(bus, model_key)
-        assert d.decoder.admitted.empty()
-        assert await attempts(bus, g) == []
-
-
-async def test_a_cancel_between_claim_and_run(bus: Bus, model_key: str) -> None:
-    """Its poke comes while the claim's acknowledgement is on its way: nothing else would tell the
-    engine, since a generation that waits for its slot appends nothing."""
-    async with desk(bus, model_key) as d:
-        claim = d.runner._claims.claim
-
-        async def slow_claim(state: Generation, generation_id: str) -> Generation:
-            after = await claim(state, generation_id)
-            await cancel(bus, generation_id)
-            d.runner.on_poke(generation_id)
-            return after
-
-        d.runner._claims.claim = slow_claim  # type: ignore[method-assign]
-        g = await d.request()
-        assert await asyncio.wait_for(d.decoder.cancelled.get(), 5) == g
-        await until_empty(bus, model_key)
-        assert d.runner.runs == {}
-
-
-@pytest.mark.parametrize("is_poked", [True, False])
-async def test_a_cancel_of_a_running_generation(bus: Bus, model_key: str, is_poked: bool) -> None:
-    """With the poke at once, without it at the next token."""
-    async with desk(bus, model_key) as d:
-        g, other = await d.request(), await d.request()
-        await d.admits(2)
-        d.start(g)
-        await with_token(d, g, 0)
-        await cancel(bus, g)
-        if is_poked:
-            await poke(bus, model_key, g)
-        else:
-            d.token(g, 1)
-        assert await asyncio.wait_for(d.decoder.cancelled.get(), 5) == g
-        d.token(g, 2)
-        assert list(d.runner.runs) == [other]
-        assert (await state_of(bus, g)).n_tokens == {0: 1}
-
-
-async def test_a_finish_before_the_cancel(bus: Bus, model_key: str) -> None:
-    async with desk(bus, model_key) as d:
-        g = await d.request()
-        await d.admits(1)
-        d.start(g)
-        d.token(g, 0)
-        d.end(g, 1)
-        await ended(bus, g)
-        with pytest.raises(LogClosed):
-            await cancel(bus, g)
-        await poke(bus, model_key, g)
-        await until_empty(bus, model_key)
-
-
-async def test_an_engine_that_slept_loses_its_append(bus: Bus, model_key: str) -> None:
-    """Another one took over; it drops the slot and leaves the task alone."""
-    async with desk(bus, model_key) as sleeper:
-        g = await sleeper.request()
-        await sleeper.admits(1)
-        sleeper.start(g)
-        state = await with_token(sleeper, g, 0)
-        other = await LogWriter(bus).append(state, g, events.claimed(2, "other"))
-        sleeper.token(g, 1)
-        assert await asyncio.wait_for(sleeper.decoder.cancelled.get(), 5) == g
-        assert sleeper.runner.runs == {}
-        assert (await state_of(bus, g)).last_seq == other.last_seq
-
-
 async def test_what_a_dead_engine_left_goes_on_at_once(bus: Bus, model_key: str) -> None:
     """The broker knows that the owner is gone: no need to watch its log for a lease."""
     requested = new_requested(events.new_id(), model_key)
@@ -294,32 +186,6 @@ async def test_a_deadline_ends_a_run_that_nobody_reads(bus: Bus, model_key: str)
         assert isinstance(end, Failed)
         assert end.problem.status == 503
         assert await asyncio.wait_for(d.decoder.cancelled.get(), 5) == g
-
-
-async def test_a_drain_lets_runs_end_and_gives_back_the_rest(bus: Bus, model_key: str) -> None:
-    async with desk(bus, model_key, "first") as first:
-        quick, slow = await first.request(), await first.request()
-        await first.admits(2)
-        for g in (quick, slow):
-            first.start(g)
-            await with_token(first, g, 0)
-        first.runner.stop_taking()
-        draining = asyncio.create_task(first.runner.drain(0.5))
-        first.end(quick, 1)
-        assert isinstance((await ended(bus, quick)).end, Finished)
-        await until(bus, slow, lambda state: state.engine is None)
-        await draining
-        first.token(slow, 1)
-        async with desk(bus, model_key, "second") as second:
-            (job,) = (await second.decoder.next_admit()).choices
-            assert job.emitted == (7,)
-            second.start(slow)
-            second.token(slow, 1)
-            second.end(slow, 2)
-            assert isinstance((await ended(bus, slow)).end, Finished)
-    kinds = [type(event) for event in await log_of(bus, slow)]
-    assert Released in kinds
-    assert await attempts(bus, slow) == [1, 2]
 
 
 async def test_what_fits_into_no_entry_becomes_several(
@@ -406,15 +272,3 @@ class FullStore:
         if not self.has_room:
             raise StoreFull("no room")
         return await self._append(*args)
-
-
-async def until_empty(bus: Bus, model_key: str) -> None:
-    """No task of the model is left in the queue."""
-    verb = f"CONSUMER.INFO.{subjects.TASKS_STREAM}.{subjects.tasks_durable(model_key)}"
-    async with asyncio.timeout(10):
-        while _n_left(await bus.api(verb)):  # noqa: ASYNC110 (the broker tells nobody)
-            await asyncio.sleep(0.02)
-
-
-def _n_left(info: dict[str, int]) -> int:
-    return info["num_pending"] + info["num_ack_pending"]
