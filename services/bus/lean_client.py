@@ -45,6 +45,15 @@ class LeanClient(Client):
             self.direct.pop(sid, None)
             raise
 
+    async def flush(self, timeout: int = 10) -> None:
+        """Return when the broker has taken all that was sent before; raises what nats-py's does.
+
+        nats-py writes its ping past what still waits to be written, so that a new subscription may
+        not be there yet when the answer comes.
+        """
+        await self._flush_pending(force_flush=True)
+        await super().flush(timeout)
+
     def send(self, subject: str, reply: str, headers: str, data: bytes) -> bool:
         """Queue one message for the next write; False (and nothing done) where `publish` must decide.
 

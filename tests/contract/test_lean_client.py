@@ -191,3 +191,21 @@ async def plain(bus: Bus) -> AsyncIterator[Client]:
     await client.connect(bus.settings.url, token=bus.settings.token)
     yield client
     await client.close()
+
+
+async def test_its_messages_look_like_those_of_nats_py(plain: Client, bus: Bus) -> None:
+    subscription = await plain.subscribe("g")
+    await plain._flush_pending(force_flush=True)  # nats-py's own flush lets its ping go first
+    await plain.flush()
+    bus.nc.send("g", "reply", "A: 1\r\nB: two\r\n", b"data")
+    await bus.nc.publish("g", b"data", reply="reply", headers={"A": "1", "B": "two"})
+    ours, theirs = [await subscription.next_msg(5) for _ in range(2)]
+    assert (ours.headers, ours.data, ours.reply) == (theirs.headers, theirs.data, theirs.reply)
+
+
+async def test_after_a_flush_a_new_subscription_hears_everything(plain: Client, bus: Bus) -> None:
+    for number in range(200):
+        subscription = await bus.nc.subscribe(f"h{number}")
+        await bus.flush()
+        await plain.publish(f"h{number}", b"data")
+        assert (await subscription.next_msg(5)).data == b"data"
