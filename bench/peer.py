@@ -14,6 +14,7 @@ from bench.processes import Server, llama_server, platform
 
 STREAMS = (1, 4, 8)
 N_TOKENS, N_ROUNDS, N_CTX_SLOT = 100, 7, 512
+N_WARM_UPS, N_WARM_UP_TOKENS = 2, 8
 Rounds = dict[str, list[Outcome]]
 
 
@@ -43,11 +44,19 @@ def _rounds(servers: dict[str, Server], n_streams: int, options: argparse.Namesp
     for number in range(options.rounds or N_ROUNDS):
         order = list(servers.items())[:: 1 if number % 2 else -1]
         for name, server in order:
+            _warm_up(server, n_streams)
             job = generator.completions(
                 server.url, n_streams, n_tokens, seed=number, cache_prompt=False
             )
             rounds[name].append(generator.run(job))
     return rounds
+
+
+def _warm_up(server: Server, n_streams: int) -> None:
+    """Not measured: while the other one was asked, the machine forgot what this one needs (some take
+    the memory of idle processes away: both then need ten times as long for the first token)."""
+    for _ in range(N_WARM_UPS):
+        generator.run(generator.completions(server.url, n_streams, N_WARM_UP_TOKENS))
 
 
 def _rows(n_streams: int, rounds: Rounds) -> list[list[object]]:
