@@ -38,7 +38,7 @@ ports_file_dir: {ports_dir}
 authorization {{ token: {token}, timeout: 5 }}
 jetstream {{
   store_dir: {store_dir}
-  sync_interval: "10s"
+  sync_interval: {sync_interval}
   limits {{ default_max_consumers: -1 }}
 }}
 {log}"""
@@ -51,12 +51,16 @@ logfile_max_num: 3
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerPlan:
-    """How to run one broker. folder: its configuration, ports file and store. log_file: none is stderr."""
+    """How to run one broker. folder: its configuration, ports file and store. log_file: none is stderr.
+
+    is_durable: every message is on the disk before it is acknowledged, else within 10 seconds.
+    """
 
     folder: Path
     token: str
     binary: Path
     log_file: Path | None = None
+    is_durable: bool = False
 
     @property
     def ports_dir(self) -> Path:
@@ -83,6 +87,7 @@ class BrokerPlan:
             ports_dir=json.dumps(str(self.ports_dir)),
             token=json.dumps(self.token),
             store_dir=json.dumps(str(self.folder)),
+            sync_interval="always" if self.is_durable else '"10s"',
             log=_LOG.format(path=json.dumps(str(self.log_file))) if self.log_file else "",
         )
 
@@ -152,7 +157,9 @@ class Broker:
         self.process.wait()
 
 
-def start_broker(store_dir: Path | str, *, token: str = "", port: int = 0) -> Broker:
+def start_broker(
+    store_dir: Path | str, *, token: str = "", port: int = 0, is_durable: bool = False
+) -> Broker:
     """Run a broker whose files lie under `store_dir`; blocks until it accepts clients (tens of ms).
 
     token: empty for a random one. Call `stop` when done; it also ends with this process, provided
@@ -163,6 +170,7 @@ def start_broker(store_dir: Path | str, *, token: str = "", port: int = 0) -> Br
         token=token or new_token(),
         binary=find_nats_server(),
         log_file=Path(store_dir).resolve() / "broker.log",
+        is_durable=is_durable,
     )
     plan.forget_ports()
     process = subprocess.Popen(plan.command(plan.write_config(port)), stdin=subprocess.DEVNULL)

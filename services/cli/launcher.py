@@ -76,7 +76,12 @@ def prepared(values: Values) -> Generator[Ground]:
         _check_model(values)
         lifeline = Lifeline()
         stack.callback(lifeline.close)
-        plan = binary and BrokerPlan(folder=folder / "broker", token=new_token(), binary=binary)
+        plan = binary and BrokerPlan(
+            folder=folder / "broker",
+            token=new_token(),
+            binary=binary,
+            is_durable=bool(values["durable"]),
+        )
         yield Ground(
             values=values,
             folder=folder,

@@ -86,11 +86,16 @@ def _url_name(values: Values) -> str:
 
 
 def api_keys(values: Values) -> tuple[str, ...]:
-    return texts(values, "api_key") + _keys_of_file(get(values, "api_key_file", str))
+    return texts(values, "api_key") + _keys_of_file(values, "api_key_file")
 
 
-def _keys_of_file(path: str) -> tuple[str, ...]:
-    lines = text_of_file("--api-key-file", path).splitlines() if path else []
+def admin_keys(values: Values) -> tuple[str, ...]:
+    return texts(values, "admin_api_key") + _keys_of_file(values, "admin_api_key_file")
+
+
+def _keys_of_file(values: Values, key: str) -> tuple[str, ...]:
+    path, flag = get(values, key, str), f"--{key.replace('_', '-')}"
+    lines = text_of_file(flag, path).splitlines() if path else []
     return tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
 
 
@@ -135,9 +140,11 @@ def gateway_settings(values: Values) -> GatewaySettings:
         has_metrics=get(values, "metrics", bool),
         has_slot_files=bool(slot_save_path(values)),
         has_props_post=get(values, "props", bool),
+        record_content=get(values, "record_content", str),
         cors=_cors(values),
         api_prefix=_prefix(get(values, "api_prefix", str)),
         static_dir=_static_dir(values),
+        has_page=get(values, "ui", bool) and not get(values, "path", str),
         ui_settings=_ui_settings(values),
     )
 

@@ -120,6 +120,7 @@ class Admission:
             conversation=ask.conversation,
             replaces=replaces,
             caller=ask.caller,
+            content=self.settings.record_content,
             created_at_ms=created_at_ms,
             deadline_at_ms=created_at_ms + round(self.settings.deadline_s * 1000),
         )

@@ -14,7 +14,9 @@ class GatewaySettings:
     has_slots, has_metrics: whether GET /slots and GET /metrics answer. has_slot_files: whether slots
     can be saved, restored and erased. max_body_bytes: of a request.
     model_path: as shown by /props. api_prefix: what every path begins with, no slash at its end.
-    static_dir: folder of files to serve, empty for none. ui_settings: JSON object, shown by /props.
+    static_dir: folder of files to serve, empty for none. has_page: whether our own page is served
+    where there is no such folder. ui_settings: JSON object, shown by /props.
+    record_content: full, hashes or none: what the archive keeps of a caller that says nothing else.
     predict_route, predict_health_route: Google Cloud's paths, empty for none.
     """
 
@@ -32,9 +34,11 @@ class GatewaySettings:
     has_metrics: bool = False
     has_slot_files: bool = False
     has_props_post: bool = False
+    record_content: str = "full"
     cors: CorsPolicy = field(default_factory=CorsPolicy)
     api_prefix: str = ""
     static_dir: str = ""
+    has_page: bool = False
     ui_settings: str = "{}"
     predict_route: str = ""
     predict_health_route: str = ""

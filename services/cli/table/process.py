@@ -24,6 +24,7 @@ PROCESS_FLAGS: tuple[Flag, ...] = (
     flag("--broker-token", "LLAMATAPE_NATS_TOKEN", "text", "", BUS, "secret of the broker", metavar="TOKEN", is_secret=True),
     flag("--replicas", "LLAMATAPE_REPLICAS", "int", 1, BUS, "copies of every stream", low=1, high=5),
     flag("--lease", "LLAMATAPE_LEASE_S", "float", None, BUS, "seconds without a sign of life after which another engine takes over (default: 5, with --replicas 15)", low=1, high=3600),
+    flag("--durable", "LLAMATAPE_DURABLE", "bool", False, f"{BUS} {MODELS}", "what was acknowledged survives a power cut: the broker that `serve` starts, and SQLite, wait for the disk each time"),
     flag("--store-max-bytes", "LLAMATAPE_STORE_MAX_BYTES", "int", 0, BUS, "bytes of all logs, 0 for what the disk has", low=0, high=2**62),
 
     flag("--database-url", "LLAMATAPE_DATABASE_URL", "text", "", MODELS, "SQLAlchemy URL with an asynchronous driver (default: SQLite under the data directory)", metavar="URL", is_secret=True),
