@@ -10,8 +10,13 @@ import os
 from alembic import context
 from sqlalchemy import Connection, text
 
-from services.models.database import create_engine
-from services.models.tables import Base
+from services.database.base import Base
+from services.database.engine import create_engine
+from services.models import tables as models_tables
+from services.streams.archive import tables as archive_tables
+
+OWNERS = (models_tables, archive_tables)
+"""Whoever has tables; importing them is what puts these into `Base.metadata`."""
 
 ADVISORY_LOCK = 0x11A3A7A9E
 """Any constant; PostgreSQL's lock for migrations of this application."""

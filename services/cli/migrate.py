@@ -11,7 +11,7 @@ PATIENCE_S = 60.0
 def run(values: Values) -> int:
     """Blocks until it is done; a database that is not there yet has a minute. Raises LlamatapeError."""
     log_setup.configure("migrate", values)
-    from services.models.bootstrap import migrate
+    from services.database.opening import migrate
 
     asyncio.run(migrate(settings.database_url(values), PATIENCE_S))
     return 0

@@ -15,7 +15,6 @@ from services.bus.kv import Bucket
 from services.bus.rpc import ask
 from services.models.catalog import spec_of
 from services.models.config import ModelsSettings
-from services.models.errors import DatabaseUnavailable
 from services.models.journal import Records
 from services.models.keeper import Keeper
 from services.models.lifecycle import Order, Wish
@@ -26,7 +25,6 @@ from services.models.service import ModelsService
 
 ORDER_TIMEOUT_S = 5.0
 PING_TIMEOUT_S = 0.5
-MIGRATE_RETRY_S = 0.5
 
 
 @contextlib.asynccontextmanager
@@ -42,22 +40,6 @@ async def run_models(bus: Bus, settings: ModelsSettings) -> AsyncGenerator[Model
         yield service
     finally:
         await service.stop()
-
-
-async def migrate(url: str, patience_s: float) -> None:
-    """Bring the database up to date. One that does not answer is tried again for `patience_s` seconds.
-
-    Raises SchemaTooNew, DatabaseUnavailable.
-    """
-    give_up_at = time.monotonic() + patience_s
-    while True:
-        try:
-            records = await _open_records(url)
-            return await records.close()
-        except DatabaseUnavailable:
-            if time.monotonic() >= give_up_at:
-                raise
-        await asyncio.sleep(MIGRATE_RETRY_S)
 
 
 def _build(bus: Bus, settings: ModelsSettings) -> ModelsService:

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
+from services.database.errors import DatabaseError
 from services.logs import event
 from services.models.catalog import ModelSpec, Registered
 from services.models.downloads.receipts import Receipt
-from services.models.errors import ModelsError
 from services.models.files import FileFacts, FileIdentity
 from services.models.lifecycle import Reason, Verdict
 
@@ -92,12 +92,12 @@ class Journal:
 
 
 async def insist(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of `work`, tried again as long as it raises a ModelsError."""
+    """The result of `work`, tried again as long as it raises a DatabaseError."""
     delay_s = FIRST_RETRY_S
     while True:
         try:
             return await work()
-        except ModelsError as error:
+        except DatabaseError as error:
             event(log, "database_retry", level=logging.WARNING, wait_s=delay_s, error=str(error))
         await asyncio.sleep(delay_s)
         delay_s = min(delay_s * 2, LAST_RETRY_S)

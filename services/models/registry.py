@@ -7,12 +7,12 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from schemas.lifecycle import UNLOADED
+from services.database.engine import transaction
+from services.database.opening import open_database
 from services.models.catalog import ModelSpec, Registered
-from services.models.database import create_engine, transaction
 from services.models.downloads.receipts import Receipt
 from services.models.files import FileFacts, FileIdentity
 from services.models.lifecycle import Verdict
-from services.models.schema import ensure_schema
 from services.models.tables import DownloadRow, ModelRow, ModelStateRow, ModelTransitionRow
 
 
@@ -107,13 +107,7 @@ class Registry:
 
 async def open_registry(url: str) -> Registry:
     """Connect and bring the schema up to date. Raises SchemaTooNew, DatabaseUnavailable."""
-    engine = create_engine(url)
-    try:
-        await ensure_schema(engine)
-    except BaseException:
-        await engine.dispose()
-        raise
-    return Registry(engine)
+    return Registry(await open_database(url))
 
 
 def _identity(file: FileIdentity) -> tuple[str, int, int]:

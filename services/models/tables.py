@@ -3,25 +3,13 @@
 Times are Unix milliseconds. Statuses are those of schemas.lifecycle.
 """
 
-from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Index, Integer, MetaData, String, Text
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Index, Integer, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from services.database.base import Base
 
 STATUS_LENGTH = 16
 ENGINE_LENGTH = 64
-
-NAMES = {
-    "ix": "ix_%(table_name)s_%(column_0_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
-}
-"""Constraints have names, because SQLite can only alter what has one."""
-
-
-class Base(DeclarativeBase):
-    """The registry of tables; `metadata` is what migrations are compared with."""
-
-    metadata = MetaData(naming_convention=NAMES)
 
 
 class ModelRow(Base):

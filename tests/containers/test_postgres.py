@@ -12,15 +12,15 @@ from alembic import command
 from testcontainers.community.postgres import PostgresContainer
 
 from schemas.lifecycle import FAILED, LOADED, LOADING
-from services.models import migrate
-from services.models.bootstrap import migrate as migrate_patiently
+from services.database import migrate
+from services.database.engine import create_engine
+from services.database.errors import DatabaseUnavailable
+from services.database.opening import migrate as migrate_patiently
+from services.database.schema import HEAD, current_revision
 from services.models.catalog import ModelSpec
-from services.models.database import create_engine
-from services.models.errors import DatabaseUnavailable
 from services.models.files import FileFacts, FileIdentity
 from services.models.lifecycle import Reason, Verdict
 from services.models.registry import open_registry
-from services.models.schema import HEAD, current_revision
 from tests.support.nats_nodes import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -124,7 +124,9 @@ def _lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
 def planted_tree(tmp_path: Path) -> Path:
     """A skeleton of the project under the project's own import rules."""
     packages = "schemas migrations tools services services/bus services/engine services/engine/llama services/gateway"
-    for package in f"{packages} services/models services/streams services/cli".split():
+    for (
+        package
+    ) in f"{packages} services/models services/database services/streams services/cli".split():
         (tmp_path / package).mkdir(parents=True)
         (tmp_path / package / "__init__.py").touch()
     for name in ("pyproject.toml", "tools/import_contracts.py"):
@@ -138,7 +140,7 @@ LEGAL = {
     "services/engine/llama/vocabulary.py": "import llama_cpp\n",
     "services/engine/decoder.py": "import llama_cpp\n",
     "services/models/tables.py": "import sqlalchemy\n",
-    "services/streams/archive.py": "import sqlalchemy\nimport schemas\n",
+    "services/streams/archive.py": "import sqlalchemy\nimport services.database\nimport schemas\n",
     "services/cli/main.py": "import services.gateway\nimport services.engine\n",
 }
 
@@ -165,6 +167,8 @@ def test_legal_imports_pass(planted_tree: Path) -> None:
         ("services/engine/front", "llama_cpp", "only the decoder and the vocabulary adapter"),
         ("services/streams/reader", "sqlalchemy.ext.asyncio", "the archive know SQL"),
         ("services/gateway/bad", "sqlalchemy", "the archive know SQL"),
+        ("services/gateway/bad", "services.database", "know the database"),
+        ("services/streams/reader", "services.database", "know the database"),
     ],
 )
 def test_a_planted_bad_import_is_caught(

@@ -11,13 +11,22 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from services.models import migrate
-from services.models.database import create_engine, transaction
-from services.models.errors import DatabaseUnavailable, SchemaTooNew
+from services.database import migrate
+from services.database.engine import create_engine, transaction
+from services.database.errors import DatabaseUnavailable, SchemaTooNew
+from services.database.schema import HEAD, current_revision, ensure_schema
 from services.models.registry import open_registry
-from services.models.schema import HEAD, current_revision, ensure_schema
 
-TABLES = {"downloads", "models", "model_states", "model_transitions"}
+TABLES = {
+    "archive_cursor",
+    "archived_events",
+    "archived_generations",
+    "audit_chain",
+    "downloads",
+    "models",
+    "model_states",
+    "model_transitions",
+}
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from services.models import journal
 from services.models.catalog import ModelSpec, Registered
-from services.models.errors import DatabaseUnavailable
+from services.database.errors import DatabaseUnavailable
 from services.models.files import FileFacts, FileIdentity
 from services.models.journal import Journal
 from services.models.lifecycle import Reason, Verdict

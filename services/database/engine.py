@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from services.models.errors import DatabaseUnavailable
+from services.database.errors import DatabaseUnavailable
 
 BUSY_TIMEOUT_MS = 10_000
 """How long a writer waits for another process that writes into the same SQLite file."""

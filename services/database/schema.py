@@ -6,13 +6,13 @@ import logging
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from services.database.engine import transaction
+from services.database.errors import SchemaTooNew
 from services.logs import event
-from services.models.database import transaction
-from services.models.errors import SchemaTooNew
 
 log = logging.getLogger(__name__)
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision in `migrations/versions`. Revisions are numbers of four digits, so they sort."""
 
 VERSION_TABLE = "alembic_version"
@@ -45,6 +45,6 @@ def _stamp(connection: Connection) -> str:
 
 def _upgrade(url: str) -> None:
     # Importing Alembic costs as much as all the rest of the start; most starts do not need it.
-    from services.models.migrate import upgrade
+    from services.database.migrate import upgrade
 
     upgrade(url)

@@ -7,8 +7,8 @@ from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy.exc import SQLAlchemyError
 
-from services.models.database import driver_errors
-from services.models.errors import DatabaseUnavailable
+from services.database.engine import driver_errors
+from services.database.errors import DatabaseUnavailable
 
 
 def config(url: str) -> Config:

@@ -1,0 +1,1 @@
+"""One database for what must be kept: connections, transactions, the schema. Tables are their owners'."""
