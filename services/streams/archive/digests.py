@@ -5,7 +5,8 @@ log and whenever. The events' digest covers every entry's sequence and bytes. Ea
 covers the one before it, so that a link cannot be changed, dropped or moved without all later ones.
 
     generation   a generation was archived; digest: its row's, which holds the events' one
-    erasure      its content was removed on somebody's order; digest: its row's as it was before
+    erasure      its content was removed on somebody's order; digest: its row's as it is since then
+                 (`tombstone_digest`); what it was before is in its link of the first kind
     retention    everything up to an old link was removed; generation_id: `<day>/<position>` of that link,
                  which stays as the chain's first one; digest: that link's chain_digest
 """
@@ -71,6 +72,12 @@ def digest_of(value: object) -> str:
 def row_digest(columns: Mapping[str, object]) -> str:
     """The digest of a generation's row, given by the names of its columns."""
     return digest_of({name: each for name, each in columns.items() if name not in NOT_COVERED})
+
+
+def tombstone_digest(columns: Mapping[str, object]) -> str:
+    """The digest of the row that is left of an erased generation; it covers when that was, too."""
+    covered = {**columns, "digest": "", "archived_at_ms": 0}
+    return digest_of(covered)
 
 
 def events_digest(entries: Iterable[tuple[int, bytes]]) -> str:

@@ -1,0 +1,1 @@
+"""`llamatape audit …`: the archive for people and for scripts."""
