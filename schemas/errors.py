@@ -18,6 +18,7 @@ NOT_SUPPORTED = "not_supported_error"
 UNAVAILABLE = "unavailable_error"
 EXCEED_CONTEXT_SIZE = "exceed_context_size_error"
 BODY_TOO_LARGE = "body_too_large_error"
+RATE_LIMIT = "rate_limit_error"
 
 STATUS_OF_CODE = {
     INVALID_REQUEST: 400,
@@ -29,6 +30,7 @@ STATUS_OF_CODE = {
     UNAVAILABLE: 503,
     EXCEED_CONTEXT_SIZE: 400,
     BODY_TOO_LARGE: 413,
+    RATE_LIMIT: 429,
 }
 """The one table from error code to HTTP status (llama-server's names)."""
 
@@ -37,7 +39,8 @@ class Problem(Message, frozen=True, kw_only=True):
     """What went wrong, in the form that events and RPC replies carry.
 
     code: one of the names above. message: for people. n_prompt_tokens, n_ctx: tokens, only with
-    EXCEED_CONTEXT_SIZE. retry_after_s: seconds, only with UNAVAILABLE. param: the property at fault.
+    EXCEED_CONTEXT_SIZE. retry_after_s: seconds, only with UNAVAILABLE and RATE_LIMIT. param: the
+    property at fault.
     """
 
     code: str

@@ -3,17 +3,23 @@
     gen.<generation_id>                  the log of one generation        stream GENERATIONS
     live.gen.<generation_id>             the same after it was stored     republished, core NATS
     tasks.<model_key>                    work for any engine of a model   stream TASKS (work queue)
+    tasks.<model_key>.l<lane>            the same, of lanes 1, 2, 3       (see schemas.lanes)
     tasks.<model_key>.e<ordinal>         work for one engine              stream TASKS (work queue)
+    ended.<generation_id>                a hint: that log has ended       stream ENDED (work queue)
     cancel.<model_key>.<generation_id>   a poke: look at that log         core NATS
     rpc.engine.<model_key>               questions to any engine          queue group
     rpc.engine.<model_key>.<engine_id>   questions to one engine
     rpc.engines.<model_key>              questions to every engine of a model
     rpc.host.<host_id>                   orders to one engine host
     rpc.models                           questions to the models service  queue group
+    rpc.archive                          questions to the archive         queue group
     $KV.presence.<kind>.<id>             who is alive                     bucket presence (keys expire)
     $KV.models.<model_key>               what gateways know of a model    bucket models
     $KV.conversations.<h>.<h>            conversation → generation        bucket conversations
     $KV.conversations.forgotten.<id>     its owner wants it gone          bucket conversations
+    $KV.idempotency.<h>                  key of a request → generation    bucket idempotency (keys expire)
+    $KV.api_keys.<digest>                a key of the database            bucket api_keys
+    $KV.limits.<key id>                  what a limited key has used      bucket limits
 
 Model names, conversation ids and callers are hashed: they never stand in a subject.
 """
@@ -29,7 +35,14 @@ TASKS_SUBJECTS = "tasks.>"
 CONVERSATIONS_BUCKET = "conversations"
 MODELS_BUCKET = "models"
 PRESENCE_BUCKET = "presence"
+IDEMPOTENCY_BUCKET = "idempotency"
+API_KEYS_BUCKET = "api_keys"
+LIMITS_BUCKET = "limits"
 MODELS_RPC = "rpc.models"
+ENDED_STREAM = "ENDED"
+ENDED_SUBJECTS = "ended.*"
+ARCHIVERS_DURABLE = "archivers"
+ARCHIVE_RPC = "rpc.archive"
 
 
 def _hash(*parts: str, n_chars: int = 26) -> str:
@@ -50,13 +63,26 @@ def live(generation_id: str) -> str:
     return f"live.gen.{generation_id}"
 
 
+def ended(generation_id: str) -> str:
+    return f"ended.{generation_id}"
+
+
 def generation_id_of(subject: str) -> str:
-    """The generation id at the end of a `gen.`, `live.gen.` or `cancel.` subject."""
+    """The generation id at the end of a `gen.`, `live.gen.`, `ended.` or `cancel.` subject."""
     return subject.rsplit(".", 1)[1]
 
 
-def tasks(key: str, ordinal: int | None = None) -> str:
-    return f"tasks.{key}" if ordinal is None else f"tasks.{key}.e{ordinal}"
+def tasks(key: str, ordinal: int | None = None, lane: int = 0) -> str:
+    """The queue of one engine or, without an ordinal, of a lane."""
+    if ordinal is not None:
+        return f"tasks.{key}.e{ordinal}"
+    return f"tasks.{key}.l{lane}" if lane else f"tasks.{key}"
+
+
+def ordinal_of(tasks_subject: str) -> int | None:
+    """The engine whose own queue that is; None for a lane."""
+    last = tasks_subject.split(".")[-1]
+    return int(last[1:]) if tasks_subject.count(".") == 2 and last[0] == "e" else None
 
 
 def model_key_of(tasks_subject: str) -> str:
@@ -64,8 +90,11 @@ def model_key_of(tasks_subject: str) -> str:
     return tasks_subject.split(".")[1]
 
 
-def tasks_durable(key: str, ordinal: int | None = None) -> str:
-    return f"engines_{key}" if ordinal is None else f"engine_{key}_e{ordinal}"
+def tasks_durable(key: str, ordinal: int | None = None, lane: int = 0) -> str:
+    """The consumer of that queue."""
+    if ordinal is not None:
+        return f"engine_{key}_e{ordinal}"
+    return f"engines_{key}_l{lane}" if lane else f"engines_{key}"
 
 
 def cancel(key: str, generation_id: str) -> str:
@@ -97,6 +126,11 @@ def conversation_key(caller: str, conversation_id: str) -> str:
 def conversation_variants(caller: str, base: str) -> str:
     """Key filter of all `<base>` and `<base>::<model>` conversations of one caller."""
     return f"{_hash('conversation', caller, base)}.*"
+
+
+def idempotency_key(caller: str, key: str) -> str:
+    """Key of what a caller asked for under an idempotency key."""
+    return _hash("idempotency", caller, key)
 
 
 def forgotten_key(generation_id: str) -> str:

@@ -82,11 +82,16 @@ class Bucket:
         return found
 
     async def watch(
-        self, callback: Callable[[str, bytes | None], None], pattern: str = ">"
+        self,
+        callback: Callable[[str, bytes | None], None],
+        pattern: str = ">",
+        *,
+        reconcile_s: float = RECONCILE_S,
     ) -> "Watch":
         """Call `callback(key, value)` for what is there, for every change, and with None when a key
-        went. A value may be reported more than once. Raises BusUnavailable."""
-        watch = Watch(self._bus, self, callback, pattern, self._prefix)
+        went. A value may be reported more than once. reconcile_s: how often all is read again, in
+        case that a change was missed. Raises BusUnavailable."""
+        watch = Watch(self._bus, self, callback, pattern, self._prefix, reconcile_s)
         await watch.start()
         return watch
 
@@ -107,12 +112,14 @@ class Watch:
         callback: Callable[[str, bytes | None], None],
         pattern: str,
         prefix: str,
+        reconcile_s: float,
     ) -> None:
         self._bus = bus
         self._bucket = bucket
         self._callback = callback
         self._pattern = pattern
         self._prefix = prefix
+        self._reconcile_s = reconcile_s
         self._known: dict[str, bytes] = {}
         self._n_changes = 0
         self._task: asyncio.Task[None] | None = None
@@ -138,7 +145,7 @@ class Watch:
 
     async def _keep_reconciling(self) -> None:
         while True:
-            await asyncio.sleep(RECONCILE_S)
+            await asyncio.sleep(self._reconcile_s)
             with contextlib.suppress(BusUnavailable):
                 await self._reconcile()
 

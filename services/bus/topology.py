@@ -22,6 +22,9 @@ DUPLICATE_WINDOW_S = 120
 MARKER_TTL_S = 2
 MAX_CONSUMERS = 20_000
 MAX_ACK_PENDING = 20_000
+MAX_HINTS = 200_000
+HINT_AGE_S = 86_400
+"""What is dropped here is found by the archive's sweep."""
 
 
 async def ensure_topology(bus: Bus, *, patience_s: float = PATIENCE_S) -> None:
@@ -29,7 +32,7 @@ async def ensure_topology(bus: Bus, *, patience_s: float = PATIENCE_S) -> None:
     elects, has `patience_s` seconds. Raises BusUnavailable."""
 
     async def ensure() -> None:
-        for config in (_generations(bus), _tasks(bus), *_buckets(bus)):
+        for config in (_generations(bus), _tasks(bus), _ended(bus), *_buckets(bus)):
             await _ensure_stream(bus, config)
 
     await _insist(ensure, patience_s)
@@ -90,8 +93,28 @@ def _tasks(bus: Bus) -> api.StreamConfig:
     )
 
 
+def _ended(bus: Bus) -> api.StreamConfig:
+    """Bounded, since nobody takes hints where there is no archive, or while its database is away."""
+    return api.StreamConfig(
+        name=subjects.ENDED_STREAM,
+        subjects=[subjects.ENDED_SUBJECTS],
+        storage=api.StorageType.FILE,
+        num_replicas=bus.settings.n_replicas,
+        retention=api.RetentionPolicy.WORK_QUEUE,
+        discard=api.DiscardPolicy.OLD,
+        max_msgs=MAX_HINTS,
+        max_age=HINT_AGE_S,
+    )
+
+
 def _buckets(bus: Bus) -> list[api.StreamConfig]:
-    names = (subjects.CONVERSATIONS_BUCKET, subjects.MODELS_BUCKET, subjects.PRESENCE_BUCKET)
+    names = (
+        subjects.CONVERSATIONS_BUCKET,
+        subjects.MODELS_BUCKET,
+        subjects.PRESENCE_BUCKET,
+        subjects.API_KEYS_BUCKET,
+        subjects.LIMITS_BUCKET,
+    )
     return [
         api.StreamConfig(
             name=f"KV_{name}",

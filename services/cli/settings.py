@@ -129,6 +129,8 @@ def gateway_settings(values: Values) -> GatewaySettings:
         predict_route="" if gcp is None else gcp.predict,
         predict_health_route="" if gcp is None else gcp.health,
         api_keys=api_keys(values),
+        admin_api_keys=admin_keys(values),
+        requires_key=get(values, "require_api_key", bool),
         model_key=subjects.model_key(name),
         model_name=name,
         aliases=aliases(values),
@@ -208,6 +210,8 @@ def tags(values: Values) -> tuple[str, ...]:
 def streams_settings(values: Values) -> StreamsSettings:
     return StreamsSettings(
         api_keys=api_keys(values),
+        admin_api_keys=admin_keys(values),
+        requires_key=get(values, "require_api_key", bool),
         host=",".join(texts(values, "host")),
         port=port(values, StreamsSettings.port),
     )

@@ -1,26 +1,24 @@
-"""API keys: who may ask, and under which id the log remembers the caller."""
-
-import hashlib
-import hmac
-from collections.abc import Iterable
+"""API keys: who may ask what, and under which id the log remembers the caller."""
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from schemas.errors import AUTHENTICATION, Problem
+from services.edge.access import Access
 from services.edge.errors import problem_response
+from services.edge.key_ring import KeyRing, key_id
+from services.edge.scopes import missing, scope_of
 
-PUBLIC_PATHS = frozenset({"/", "/health", "/v1/health", "/index.html", "/sw.js"})
+__all__ = ["AuthMiddleware", "install_auth", "is_public", "key_id", "key_of"]
+
+PUBLIC_PATHS = frozenset(
+    {"/", "/health", "/v1/health", "/index.html", "/sw.js", "/manifest.webmanifest"}
+)
 STATIC_PREFIXES = ("/_app/", "/static/")
 BEARER = "Bearer "
-KEY_ID_CHARS = 12
 INVALID_KEY = Problem(code=AUTHENTICATION, message="Invalid API Key")
-
-
-def key_id(key: str) -> str:
-    """The public name of a key: the first 12 hexadecimal digits of its SHA-256."""
-    return _digest(key).hex()[:KEY_ID_CHARS]
+NOBODY = frozenset[str]()
 
 
 def key_of(headers: Headers) -> str:
@@ -35,38 +33,37 @@ def is_public(path: str) -> bool:
     return path in PUBLIC_PATHS or path.startswith(STATIC_PREFIXES)
 
 
-def install_auth(app: Starlette, api_keys: Iterable[str]) -> None:
-    """Refuse requests without one of `api_keys`; with no keys everybody may ask.
+def install_auth(app: Starlette, keys: KeyRing) -> None:
+    """Refuse requests without a key of `keys` (401), or with one that is not for this (403).
 
-    Every route then finds the caller's key id in `request.state.caller` ("" without keys).
+    Every route then finds in `request.state` the caller's key id as `caller` ("" without keys), its
+    `scopes`, and the whole `access`.
     """
-    app.add_middleware(AuthMiddleware, api_keys=tuple(api_keys))
+    app.add_middleware(AuthMiddleware, keys=keys)
 
 
 class AuthMiddleware:
-    """Pure ASGI; keeps digests only, and compares all of them in constant time."""
+    """Pure ASGI."""
 
-    def __init__(self, app: ASGIApp, api_keys: tuple[str, ...]) -> None:
+    def __init__(self, app: ASGIApp, keys: KeyRing) -> None:
         self._app = app
-        self._digests = tuple(_digest(key) for key in api_keys)
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        caller = self._caller(Headers(scope=scope))
-        if caller is None and not is_public(scope["path"]):
-            return await problem_response(INVALID_KEY)(scope, receive, send)
-        scope.setdefault("state", {})["caller"] = caller or ""
+        access = self._keys.find(key_of(Headers(scope=scope)))
+        if not is_public(scope["path"]) and (problem := _refusal(access, scope)):
+            return await problem_response(problem)(scope, receive, send)
+        access = access or Access(scopes=NOBODY)
+        state = scope.setdefault("state", {})
+        state["access"], state["caller"] = access, access.caller
+        state["scopes"] = access.scopes
         return await self._app(scope, receive, send)
 
-    def _caller(self, headers: Headers) -> str | None:
-        """The caller's key id; None if keys are demanded and the request has none of them."""
-        if not self._digests:
-            return ""
-        key = key_of(headers)
-        matches = [hmac.compare_digest(_digest(key), known) for known in self._digests]
-        return key_id(key) if any(matches) else None
 
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+def _refusal(access: Access | None, scope: Scope) -> Problem | None:
+    if access is None:
+        return INVALID_KEY
+    needed = scope_of(scope["method"], scope["path"])
+    return missing(needed) if needed and needed not in access.scopes else None

@@ -13,6 +13,7 @@ from services.edge.auth import install_auth
 from services.edge.body import install_body_handlers
 from services.edge.cors import install_cors
 from services.edge.errors import install_error_handlers
+from services.edge.key_ring import KeyRing
 from services.edge.prefix import install_prefix
 from services.gateway.admission import Admission
 from services.gateway.answer import Answers
@@ -37,6 +38,7 @@ from services.streams.conversations import Conversations
 from services.streams.errors import StreamsError
 from services.streams.forgotten import Forgotten
 from services.streams.hub import Hub
+from services.streams.keys import watching_keys
 
 
 def create_app(
@@ -49,12 +51,14 @@ def create_app(
     """The HTTP API of one gateway. Its lifespan watches the model, and closes `hub` at the end;
     `bus` stays the caller's. Routes of the read side may be added to it."""
     model = ServedModel(bus, settings)
+    keys = _key_ring(settings)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        await model.start()
-        yield
-        await model.stop()
+        async with watching_keys(bus, keys):
+            await model.start()
+            yield
+            await model.stop()
         await hub.close()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
@@ -86,8 +90,16 @@ def create_app(
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
     _add_predict_routes(app, settings)
     install_static(app, settings.static_dir)
-    _install_manners(app, settings, model)
+    _install_manners(app, settings, model, keys)
     return app
+
+
+def _key_ring(settings: GatewaySettings) -> KeyRing:
+    return KeyRing(
+        settings.api_keys,
+        admin_keys=settings.admin_api_keys,
+        is_required=settings.requires_key,
+    )
 
 
 # Plain Starlette routes: FastAPI's own would resolve dependencies and validate on every request.
@@ -147,11 +159,13 @@ def _add_predict_routes(app: FastAPI, settings: GatewaySettings) -> None:
         app.router.add_route(settings.predict_health_route, health.endpoint, methods=["GET"])
 
 
-def _install_manners(app: FastAPI, settings: GatewaySettings, model: ServedModel) -> None:
+def _install_manners(
+    app: FastAPI, settings: GatewaySettings, model: ServedModel, keys: KeyRing
+) -> None:
     """What is added last comes first: preflights need no model, and a 503 needs no key."""
     install_error_handlers(app, unavailable=(BusError, StreamsError))
     install_body_handlers(app)
-    install_auth(app, settings.api_keys)
+    install_auth(app, keys)
     install_readiness(app, model)
     install_prefix(app, settings.api_prefix)
     install_cors(app, settings.cors)

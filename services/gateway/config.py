@@ -9,7 +9,8 @@ from services.edge.cors_policy import CorsPolicy
 class GatewaySettings:
     """What one gateway process serves.
 
-    api_keys: accepted keys, none means that everybody may ask. model_name, aliases, tags: the one
+    api_keys: accepted keys, besides those of the database. admin_api_keys: those of operators.
+    requires_key: nobody may ask without one, though none is known. model_name, aliases, tags: the one
     model of single-model mode. deadline_s: seconds after which a request fails, running or not.
     has_slots, has_metrics: whether GET /slots and GET /metrics answer. has_slot_files: whether slots
     can be saved, restored and erased. max_body_bytes: of a request.
@@ -23,6 +24,8 @@ class GatewaySettings:
     host: str = "127.0.0.1"
     port: int = 8080
     api_keys: tuple[str, ...] = ()
+    admin_api_keys: tuple[str, ...] = ()
+    requires_key: bool = False
     model_key: str = ""
     model_name: str = ""
     aliases: tuple[str, ...] = ()

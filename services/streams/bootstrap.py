@@ -17,12 +17,14 @@ from services.bus.open_tasks import OpenTask, open_tasks, remove_task
 from services.edge.auth import install_auth
 from services.edge.body import install_body_handlers
 from services.edge.errors import JSON_TYPE, install_error_handlers
+from services.edge.key_ring import KeyRing
 from services.streams.config import StreamsSettings
 from services.streams.conversations import Conversations
 from services.streams.deadline import Deadlines
 from services.streams.ending import LogEnder
 from services.streams.forgotten import Forgotten
 from services.streams.hub import Hub
+from services.streams.keys import watching_keys
 from services.streams.logs import BusLogs
 from services.streams.routes import StreamRoutes
 from services.streams.sweep import Sweep
@@ -82,10 +84,15 @@ async def sweeping(bus: Bus, hub: Hub, writer: LogWriter) -> AsyncGenerator[None
 def create_app(bus: Bus, settings: StreamsSettings) -> FastAPI:
     """The streams service on its own; `bus` stays the caller's."""
     hub, writer = create_hub(bus, settings), LogWriter(bus)
+    keys = KeyRing(
+        settings.api_keys,
+        admin_keys=settings.admin_api_keys,
+        is_required=settings.requires_key,
+    )
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        async with sweeping(bus, hub, writer):
+        async with watching_keys(bus, keys), sweeping(bus, hub, writer):
             yield
         await hub.close()
 
@@ -95,7 +102,7 @@ def create_app(bus: Bus, settings: StreamsSettings) -> FastAPI:
     app.include_router(create_router(hub, create_conversations(bus), writer))
     for path in ("/health", "/v1/health"):
         app.router.add_route(path, _health, methods=["GET"])
-    install_auth(app, settings.api_keys)
+    install_auth(app, keys)
     return app
 
 

@@ -16,6 +16,7 @@ HTTP_FLAGS: tuple[Flag, ...] = (
     flag("--admin-api-key", "LLAMATAPE_ADMIN_API_KEY", "list", (), GATEWAY, "keys of operators, comma-separated: for /v1/audit, which nobody may ask without one", metavar="KEY", is_secret=True),
     flag("--admin-api-key-file", "LLAMATAPE_ADMIN_API_KEY_FILE", "text", "", GATEWAY, "file with one key of an operator a line; # begins a comment", metavar="FILE"),
     flag("--record-content", "LLAMATAPE_RECORD_CONTENT", "choice", "full", GATEWAY, "what the archive keeps of prompts and answers, where a key says nothing: all, their hashes, nothing", choices=("full", "hashes", "none")),
+    flag("--require-api-key / --no-require-api-key", "LLAMATAPE_REQUIRE_API_KEY", "bool", False, GATEWAY, "let nobody ask without a key, though none is known yet (else: as soon as there is one)"),
     flag("--ssl-key-file", "LLAMA_ARG_SSL_KEY_FILE", "text", "", GATEWAY, "private key for HTTPS (PEM)", metavar="FILE"),
     flag("--ssl-cert-file", "LLAMA_ARG_SSL_CERT_FILE", "text", "", GATEWAY, "certificate for HTTPS (PEM)", metavar="FILE"),
     flag("--cors-origins", "LLAMA_ARG_CORS_ORIGINS", "text", "*", GATEWAY, "origins that browsers may ask from, comma-separated; localhost for any port of this machine", metavar="ORIGINS"),

@@ -9,9 +9,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from services.edge.auth import install_auth, key_id
+from services.edge.auth import install_auth
 from services.edge.cors import install_cors
 from services.edge.errors import install_error_handlers
+from services.edge.key_ring import KeyRing, key_id
 
 KEY = "sk-secret"
 
@@ -24,7 +25,7 @@ def client(*api_keys: str) -> TestClient:
     paths = ("/", "/health", "/v1/health", "/v1/models", "/ask")
     app = Starlette(routes=[Route(path, whoami) for path in paths])
     install_error_handlers(app)
-    install_auth(app, api_keys)
+    install_auth(app, KeyRing(api_keys))
     install_cors(app)
     return TestClient(app)
 

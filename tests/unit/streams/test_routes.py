@@ -11,9 +11,10 @@ from starlette.types import Message
 
 from schemas.events import Event
 from schemas.tasks import ConversationEntry
-from services.edge.auth import install_auth, key_id
+from services.edge.auth import install_auth
 from services.edge.body import install_body_handlers
 from services.edge.errors import install_error_handlers
+from services.edge.key_ring import KeyRing, key_id
 from services.streams.config import StreamsSettings
 from services.streams.conversations import Conversations
 from services.streams.ending import LogEnder
@@ -50,7 +51,7 @@ class Site:
         self.app = app = FastAPI()
         install_error_handlers(app)
         install_body_handlers(app)
-        install_auth(app, KEYS)
+        install_auth(app, KeyRing(KEYS))
         app.include_router(
             StreamRoutes(self.hub, self.conversations, self.forgotten, ender).router()
         )
