@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,6 +15,16 @@ from services.bus.inbox import Inbox
 
 FIRST_BATCH, BATCH = 64, 512
 BATCH_TIMEOUT_S = 5.0
+SHORT_BYTES = 16 * 1024 * 1024
+"""The broker cuts a batch short at 64 MB; one that is short below this is so because messages went."""
+
+
+class Shrunk(Exception):
+    """Messages that were there are not, by this replica. n_left: how many should follow what was read."""
+
+    def __init__(self, n_left: int) -> None:
+        super().__init__(f"{n_left} messages are missing")
+        self.n_left = n_left
 
 
 class Stored(NamedTuple):
@@ -60,17 +70,42 @@ class DirectReader:
         """The same piece by piece, the first piece a small one, so that a reader can begin."""
         n = FIRST_BATCH
         while True:
-            query: dict[str, object] = {
-                "batch": n,
-                "seq": max(1, from_seq),
-                "next_by_subj": subject,
-            }
-            batch = await self._read_batch(stream, query)
+            batch = await self._read_next(stream, subject, from_seq, n)
             if batch.messages:
                 yield batch.messages
             if not batch.has_more.result() or not batch.messages:
                 return
             from_seq, n = batch.messages[-1].seq + 1, BATCH
+
+    async def whole(
+        self, stream: str, subject: str, from_seq: int = 1, n_left: int = 0
+    ) -> AsyncGenerator[list[Stored]]:
+        """The same of a subject that never loses a single message: if some go meanwhile, all do.
+
+        n_left: as many there are at least. Raises Shrunk before it gives what follows on a gap.
+        """
+        n = FIRST_BATCH
+        while True:
+            batch = await self._read_next(stream, subject, from_seq, n)
+            n_left = _check_whole(batch.messages, n_left, n)
+            if batch.messages:
+                yield batch.messages
+            if not batch.has_more.result() or not batch.messages:
+                return
+            from_seq, n = batch.messages[-1].seq + 1, BATCH
+
+    async def last_of(self, stream: str, names: Sequence[str]) -> dict[str, Stored]:
+        """The last messages of these subjects (1,000 at most), as one replica knows them. Raises
+        BusUnavailable."""
+        batch = await self._read_batch(stream, {"multi_last": list(names), "batch": len(names)})
+        return {
+            (header.field(each.headers, "Nats-Subject") or b"").decode(): each
+            for each in batch.messages
+        }
+
+    async def _read_next(self, stream: str, subject: str, from_seq: int, n: int) -> "_Batch":
+        query: dict[str, object] = {"batch": n, "seq": max(1, from_seq), "next_by_subj": subject}
+        return await self._read_batch(stream, query)
 
     async def _read_batch(self, stream: str, query: dict[str, object]) -> _Batch:
         try:
@@ -116,3 +151,13 @@ class DirectReader:
             if not batch.has_more.done():
                 error = BusUnavailable("the connection to the broker broke")
                 batch.has_more.set_exception(error)
+
+
+def _check_whole(messages: list[Stored], n_left: int, n_asked: int) -> int:
+    """How many are left after these, by what the first one says of those behind it. Raises Shrunk."""
+    n_there = 1 + header.number(messages[0].headers, "Nats-Num-Pending") if messages else 0
+    n_bytes = sum(len(message.data) for message in messages)
+    is_short = len(messages) < min(n_asked, n_there) and n_bytes < SHORT_BYTES
+    if n_there < n_left or is_short:
+        raise Shrunk(max(n_left, n_there))
+    return n_there - len(messages)

@@ -4,6 +4,7 @@ BusError(LlamatapeError)
 ├── BusUnavailable     the broker cannot be reached or did not answer in time
 ├── Fenced             somebody else wrote to the log first: read it again and obey
 ├── LogClosed          the log has its terminal event: nothing may be appended
+├── LogPurged          the log went while it was read: the archive has it
 ├── MessageTooLarge    the entry does not fit into a broker message
 ├── StoreFull          the generations' log has reached its size limit
 ├── KeyConflict        a bucket's key has another revision than expected
@@ -28,6 +29,10 @@ class Fenced(BusError):
 
 class LogClosed(BusError):
     """The log has its terminal event."""
+
+
+class LogPurged(BusError):
+    """The log went from the broker while it was read; the archive has it."""
 
 
 class MessageTooLarge(BusError):

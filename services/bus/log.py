@@ -10,15 +10,17 @@ from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 from schemas import subjects
-from schemas.events import Event, Requested, decode_entry, encode_entry
+from schemas.events import Event, Requested, Terminal, decode_entry, encode_entry
 from schemas.generation import Generation, apply_entry
 from services.bus.ack_pipe import AckPipe, PublishRefused
 from services.bus.connection import Bus
-from services.bus.direct_get import DirectReader
+from services.bus.direct_get import DirectReader, Shrunk
+from services.bus.ended import hint
 from services.bus.errors import (
     BusUnavailable,
     Fenced,
     LogClosed,
+    LogPurged,
     MessageTooLarge,
     StoreFull,
 )
@@ -68,6 +70,8 @@ class LogWriter:
             self._bus.counters.n_fenced += 1
             raise
         self._bus.counters.on_append(events, time.monotonic() - begun_at)
+        if isinstance(events[-1], Terminal):
+            hint(self._bus, generation_id)
         return apply_entry(state, seq, events)
 
     async def _store(self, generation_id: str, last_seq: int, data: bytes) -> int:
@@ -99,6 +103,8 @@ class LogWriter:
             except PublishRefused as refusal:
                 if refusal.code in STORE_FULL:
                     raise StoreFull(str(refusal)) from refusal
+            except LogPurged as error:
+                raise Fenced(f"generation {generation_id} ended long ago") from error
             except BusUnavailable:
                 if loop.time() > give_up_at:
                     raise
@@ -114,7 +120,7 @@ def _own_or_fenced(first: Entry, data: bytes, generation_id: str) -> int:
 async def read_log(bus: Bus, generation_id: str, after_seq: int = 0) -> list[Entry]:
     """All entries with a sequence > after_seq, up to the last one that the leader knows.
 
-    Raises BusUnavailable, and SchemaError for an entry that is none of ours.
+    Raises BusUnavailable, LogPurged, and SchemaError for an entry that is none of ours.
     """
     pieces = read_pieces(bus, generation_id, after_seq)
     return [entry async for piece in pieces for entry in piece]
@@ -123,17 +129,23 @@ async def read_log(bus: Bus, generation_id: str, after_seq: int = 0) -> list[Ent
 async def read_pieces(
     bus: Bus, generation_id: str, after_seq: int = 0
 ) -> AsyncGenerator[list[Entry]]:
-    """The same piece by piece, as they arrive, so that a reader can begin."""
+    """The same piece by piece, as they arrive, so that a reader can begin. Where LogPurged is raised,
+    no entry came that does not follow the one before it."""
     last = await last_entry(bus, generation_id)
     if last is None or last.seq <= after_seq:
         return
     if last.events and isinstance(last.events[0], Requested):  # it is the first one, too
         yield [last._replace(previous_seq=0)]
         return
+    n_left = 1
     while after_seq < last.seq:
-        async for piece in _read_once(bus, generation_id, after_seq):
-            yield piece
-            after_seq = piece[-1].seq
+        try:
+            async for piece in _read_once(bus, generation_id, after_seq, n_left):
+                yield piece
+                after_seq, n_left = piece[-1].seq, 1
+        except Shrunk as shrunk:
+            n_left = shrunk.n_left
+            await _check_purge(bus, generation_id, n_left)
         if after_seq < last.seq:  # a replica that lags behind answered
             await asyncio.sleep(STALE_REPLICA_WAIT_S)
 
@@ -155,16 +167,37 @@ async def read_generation(bus: Bus, generation_id: str) -> Generation:
     return state
 
 
-async def _read_once(bus: Bus, generation_id: str, after_seq: int) -> AsyncGenerator[list[Entry]]:
+async def _read_once(
+    bus: Bus, generation_id: str, after_seq: int, n_left: int
+) -> AsyncGenerator[list[Entry]]:
     reader, subject = bus.part(DirectReader), subjects.generation(generation_id)
     previous = after_seq
-    async for batch in reader.batches(subjects.GENERATIONS_STREAM, subject, after_seq + 1):
+    stream = subjects.GENERATIONS_STREAM
+    async for batch in reader.whole(stream, subject, after_seq + 1, n_left):
         piece: list[Entry] = []
         for message in batch:
             seq = message.seq
             piece.append(Entry(seq, previous, decode_entry(message.data), message.data))
             previous = seq
         yield piece
+
+
+async def _check_purge(bus: Bus, generation_id: str, n_left: int) -> None:
+    """Whether entries that were there are gone, by the leader: it purges a log down to one entry, or
+    to none. Raises LogPurged, BusUnavailable."""
+    n_stored = await count_entries(bus, generation_id)
+    if n_stored == 0 or (n_stored == 1 and n_left != 1):
+        raise LogPurged(f"the log of {generation_id} was purged while it was read")
+
+
+async def count_entries(bus: Bus, generation_id: str) -> int:
+    """How many entries the leader holds. Raises BusUnavailable."""
+    subject = subjects.generation(generation_id)
+    path = f"STREAM.INFO.{subjects.GENERATIONS_STREAM}"
+    info = await bus.api(path, {"subjects_filter": subject})
+    if "state" not in info:
+        raise BusUnavailable(f"cannot count the entries of {generation_id}: {info.get('error')}")
+    return int((info["state"].get("subjects") or {}).get(subject, 0))
 
 
 async def _get_last(bus: Bus, generation_id: str) -> tuple[int, bytes] | None:

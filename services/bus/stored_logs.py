@@ -1,0 +1,57 @@
+"""All logs that the broker holds: for the archive, which looks through them and purges them."""
+
+from collections.abc import Sequence
+
+from schemas import subjects
+from schemas.errors import SchemaError
+from schemas.events import decode_entry
+from services.bus.connection import Bus
+from services.bus.direct_get import DirectReader
+from services.bus.errors import BusUnavailable
+from services.bus.log import Entry
+
+MAX_LAST = 500
+_STREAM = subjects.GENERATIONS_STREAM
+
+
+async def stored_logs(bus: Bus) -> dict[str, int]:
+    """Every generation that has a log, and how many entries are there. Raises BusUnavailable."""
+    found: dict[str, int] = {}
+    while True:
+        query: dict[str, object] = {
+            "subjects_filter": subjects.GENERATIONS_SUBJECTS,
+            "offset": len(found),
+        }
+        info = await bus.api(f"STREAM.INFO.{_STREAM}", query)
+        if "state" not in info:
+            raise BusUnavailable(f"cannot list the logs: {info.get('error')}")
+        page: dict[str, int] = info["state"].get("subjects") or {}
+        found |= {subjects.generation_id_of(subject): n for subject, n in page.items()}
+        if not page or len(found) >= int(info.get("total", 0)):
+            return found
+
+
+async def last_entries(bus: Bus, generation_ids: Sequence[str]) -> dict[str, Entry]:
+    """The last entries of these logs, as one replica knows them; unreadable ones are left out.
+    Raises BusUnavailable."""
+    reader, found = bus.part(DirectReader), dict[str, Entry]()
+    for first in range(0, len(generation_ids), MAX_LAST):
+        some = [subjects.generation(each) for each in generation_ids[first : first + MAX_LAST]]
+        for subject, stored in (await reader.last_of(_STREAM, some)).items():
+            try:
+                entry = Entry(stored.seq, -1, decode_entry(stored.data), stored.data)
+            except SchemaError:
+                continue
+            found[subjects.generation_id_of(subject)] = entry
+    return found
+
+
+async def purge_log(bus: Bus, generation_id: str, *, keep_last: bool) -> None:
+    """Take a log off the broker, but for its last entry if `keep_last`: without it, its fence is gone.
+    Idempotent. Raises BusUnavailable."""
+    body: dict[str, object] = {"filter": subjects.generation(generation_id)}
+    if keep_last:
+        body["keep"] = 1
+    reply = await bus.api(f"STREAM.PURGE.{_STREAM}", body)
+    if not reply.get("success"):
+        raise BusUnavailable(f"cannot purge {generation_id}: {reply.get('error')}")
