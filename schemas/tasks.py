@@ -9,6 +9,7 @@ class Task(Message, frozen=True, kw_only=True):
     n_slots: slots that it needs. created_at_ms: Unix time. accept_s: seconds after which an engine
     that finds no `requested` closes the log with `failed`. deadline_at_ms: when the generation must
     have ended, 0 where not known; whoever sweeps the queue need not read its log before that.
+    conversation: key of the conversation that is to show it (subjects.conversation_key), if any.
     """
 
     generation_id: str
@@ -17,6 +18,7 @@ class Task(Message, frozen=True, kw_only=True):
     created_at_ms: int = 0
     accept_s: int = 30
     deadline_at_ms: int = 0
+    conversation: str = ""
 
 
 class ConversationEntry(Message, frozen=True, kw_only=True):
@@ -34,3 +36,15 @@ class ConversationEntry(Message, frozen=True, kw_only=True):
     n_bytes: int = 0
     started_at_s: int = 0
     completed_at_s: int = 0
+
+
+class IdempotentRequest(Message, frozen=True, kw_only=True):
+    """Value of the idempotency bucket: what a caller asked for under a key.
+
+    generation_id: of the answer; its log may not be open yet. request_hash: sha256 in hex of path,
+    dialect and canonical request. created_at_ms: Unix time from which the window counts.
+    """
+
+    generation_id: str
+    request_hash: str
+    created_at_ms: int

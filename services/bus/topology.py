@@ -9,6 +9,7 @@ from nats.js.errors import APIError, BadRequestError, NotFoundError
 from nats.js.errors import Error as JetStreamError
 
 from schemas import subjects
+from schemas.lanes import OWN, SHARED
 from services.bus.connection import Bus
 from services.bus.errors import BusUnavailable
 
@@ -41,13 +42,12 @@ async def ensure_topology(bus: Bus, *, patience_s: float = PATIENCE_S) -> None:
 async def ensure_task_consumers(
     bus: Bus, model_key: str, ordinal: int | None, *, patience_s: float = PATIENCE_S
 ) -> None:
-    """Create the durable consumers of a model's queue and, with an ordinal, of one engine's queue.
+    """Create the durable consumers of a model's lanes and, with an ordinal, of one engine's queue.
     The same patience. Raises BusUnavailable."""
+    queues = [(None, lane) for lane in SHARED] + ([] if ordinal is None else [(ordinal, OWN)])
 
     async def ensure() -> None:
-        await _ensure_consumer(bus, model_key, None)
-        if ordinal is not None:
-            await _ensure_consumer(bus, model_key, ordinal)
+        await asyncio.gather(*(_ensure_consumer(bus, model_key, *queue) for queue in queues))
 
     await _insist(ensure, patience_s)
 
@@ -139,12 +139,12 @@ async def _ensure_stream(bus: Bus, config: api.StreamConfig) -> None:
         await bus.js.update_stream(config)
 
 
-async def _ensure_consumer(bus: Bus, model_key: str, ordinal: int | None) -> None:
-    name = subjects.tasks_durable(model_key, ordinal)
+async def _ensure_consumer(bus: Bus, model_key: str, ordinal: int | None, lane: int) -> None:
+    name = subjects.tasks_durable(model_key, ordinal, lane)
     config = api.ConsumerConfig(
         name=name,
         durable_name=name,
-        filter_subject=subjects.tasks(model_key, ordinal),
+        filter_subject=subjects.tasks(model_key, ordinal, lane),
         ack_policy=api.AckPolicy.EXPLICIT,
         ack_wait=bus.settings.lease_s,
         max_ack_pending=MAX_ACK_PENDING,

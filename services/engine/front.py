@@ -10,7 +10,8 @@ from schemas.errors import RequestError
 from schemas.lifecycle import FAILED, LOADED, LOADING, EnginePresence
 from services.bus.connection import Bus, Subscription, unsubscribe
 from services.bus.rpc import serve
-from services.bus.tasks import TaskQueue, on_poke
+from services.bus.task_queue import TaskQueue
+from services.bus.tasks import on_poke
 from services.engine.config import EngineSettings
 from services.engine.control import TAKEN, judge
 from services.engine.decoder_process import DecoderEvents, DecoderProcess
@@ -52,7 +53,7 @@ class Front:
         self._desk = SlotDesk(self._decoder.send, settings.slot_save_path)
         self._was_ready = False
         self._tasks: list[asyncio.Task[None]] = []
-        self._queues: list[TaskQueue] = []
+        self._queue: TaskQueue | None = None
         self._subscriptions: list[Subscription] = []
 
     async def run(self, until: asyncio.Event) -> None:
@@ -89,11 +90,10 @@ class Front:
         )
         await self._serve_questions()
         await on_poke(self._bus, self._settings.model_key, runner.on_poke)
-        for ordinal in (None, self._settings.ordinal):
-            queue = TaskQueue(self._bus, self._settings.model_key, ordinal)
-            await queue.start()
-            self._queues.append(queue)
-            self._spawn(runner.consume(queue))
+        queue = TaskQueue(self._bus, self._settings.model_key, self._settings.ordinal)
+        await queue.start()
+        self._queue = queue
+        self._spawn(runner.consume(queue))
         self._spawn(runner.tick())
         self._runner = runner
         if self._decoder.is_ready:
@@ -118,8 +118,8 @@ class Front:
             self._runner.stop_taking()
             for subscription in self._subscriptions:
                 await unsubscribe(subscription)
-            for queue in self._queues:
-                await queue.stop()
+            if self._queue is not None:
+                await self._queue.stop()
             await self._runner.drain(grace_s)
         for task in self._tasks:
             task.cancel()

@@ -15,7 +15,8 @@ from schemas.params import RANDOM_SEED
 from services.bus.connection import Bus
 from services.bus.errors import BusUnavailable, Fenced, LogClosed, StoreFull
 from services.bus.log import LogWriter
-from services.bus.tasks import Delivery, TaskQueue
+from services.bus.task_queue import TaskQueue
+from services.bus.tasks import Delivery
 from services.engine.claims import Claims, Found
 from services.engine.config import EngineSettings
 from services.engine.jobs import build_admit, draw_seeds, n_choices
@@ -92,10 +93,11 @@ class Runner:
         return max(0, self._settings.n_slots - n_taken)
 
     async def consume(self, queue: TaskQueue) -> None:
-        """Fetch what the slots can take, until the drain. Several queues may be consumed at once."""
+        """Fetch what the slots can take, until the drain."""
         while not self._is_stopping:
             if not self._is_open.is_set() or self.n_free_slots == 0:
                 self._changed.clear()
+                await queue.pause()
                 await self._changed.wait()
                 continue
             for delivery in await queue.fetch(self.n_free_slots):

@@ -10,6 +10,7 @@ from typing import Any
 from schemas import subjects
 from schemas.events import Cancelled, Event, Failed, Finished, Tokens
 from schemas.generation import Generation, apply_entry
+from schemas.lanes import SHARED
 from services.bus.connection import Bus
 from services.bus.log import Entry, read_log
 from services.streams.tape import render
@@ -17,7 +18,7 @@ from tests.faults.crowd import Seen
 from tests.support.gateway import frames_of
 from tests.support.nats_nodes import NatsNodes
 
-MAX_INBOXES = 8
+MAX_INBOXES = 12
 """Reply inboxes of one connection: a fixed number, however much it has done."""
 
 
@@ -98,7 +99,7 @@ def check_texts(seen: Seen, expected: dict[tuple[str, int], str]) -> int:
 
 async def audit_broker(bus: Bus, nats: NatsNodes, model_key: str) -> None:
     """No consumer and no subscription is left but those that running services need."""
-    durables = {subjects.tasks_durable(model_key)}
+    durables = {subjects.tasks_durable(model_key, lane=lane) for lane in SHARED}
     durables |= {subjects.tasks_durable(model_key, ordinal) for ordinal in range(4)}
     names = (await bus.api("STREAM.NAMES"))["streams"]
     for name in names:

@@ -19,7 +19,8 @@ from services.bus.log import LogWriter
 from services.bus.open_tasks import open_tasks, remove_task
 from services.bus.rpc import serve
 from services.bus.store import StoreGauge
-from services.bus.tasks import TaskQueue, publish_task
+from services.bus.task_queue import TaskQueue
+from services.bus.tasks import publish_task
 from services.bus.topology import ensure_topology
 from services.cli.broker import start_broker
 from tests.support import events

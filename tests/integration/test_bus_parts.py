@@ -11,7 +11,8 @@ from services.bus.connection import Bus
 from services.bus.errors import KeyConflict, NoResponder, RpcTimeout
 from services.bus.kv import Bucket
 from services.bus.rpc import ask, serve
-from services.bus.tasks import TaskQueue, on_poke, poke, publish_task
+from services.bus.task_queue import TaskQueue
+from services.bus.tasks import on_poke, poke, publish_task
 from tests.support import events
 
 

@@ -27,7 +27,8 @@ from schemas.params import Params
 from schemas.tasks import Task
 from services.bus.connection import Bus, unsubscribe
 from services.bus.log import LogWriter, read_log
-from services.bus.tasks import TaskQueue, on_poke, publish_task
+from services.bus.task_queue import TaskQueue
+from services.bus.tasks import on_poke, publish_task
 from services.engine.config import EngineSettings
 from services.engine.protocol import (
     Admit,

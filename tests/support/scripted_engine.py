@@ -50,7 +50,8 @@ from services.bus.errors import Fenced, LogClosed
 from services.bus.kv import Bucket
 from services.bus.log import LogWriter
 from services.bus.rpc import serve
-from services.bus.tasks import Delivery, TaskQueue, on_poke
+from services.bus.task_queue import TaskQueue
+from services.bus.tasks import Delivery, on_poke
 from tests.support.logs import opened
 
 N_CTX = 256
