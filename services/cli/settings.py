@@ -146,6 +146,7 @@ def gateway_settings(values: Values) -> GatewaySettings:
         cors=_cors(values),
         api_prefix=_prefix(get(values, "api_prefix", str)),
         static_dir=_static_dir(values),
+        has_cors_proxy=get(values, "ui_mcp_proxy", bool),
         has_page=get(values, "ui", bool) and not get(values, "path", str),
         ui_settings=_ui_settings(values),
     )

@@ -20,6 +20,7 @@ from services.gateway.answer import Answers
 from services.gateway.cancellation import LogEnder
 from services.gateway.config import GatewaySettings
 from services.gateway.controlling import ControlRoutes
+from services.gateway.cors_proxy import CorsProxy, refuse
 from services.gateway.counting import COUNTED_OF_PATH, CountingRoutes, TokenCounter
 from services.gateway.engines import Engines
 from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
@@ -88,8 +89,9 @@ def create_app(
     metrics = MetricsRoute(bus, engines, hub, settings)
     app.router.add_route("/metrics", metrics.metrics, methods=["GET"])
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
+    _add_switched_routes(app, settings)
     _add_predict_routes(app, settings)
-    install_static(app, settings.static_dir)
+    install_static(app, settings.static_dir, has_page=settings.has_page)
     _install_manners(app, settings, model, keys)
     return app
 
@@ -147,6 +149,13 @@ def _add_vocabulary_routes(app: FastAPI, routes: VocabularyRoutes) -> None:
     add("/tokenize", routes.tokenize, methods=["POST"])
     add("/detokenize", routes.detokenize, methods=["POST"])
     add("/apply-template", routes.apply_template, methods=["POST"])
+
+
+def _add_switched_routes(app: FastAPI, settings: GatewaySettings) -> None:
+    """What may be dangerous, and answers 403 where it is off; tools are not built."""
+    proxy = CorsProxy(settings).forward if settings.has_cors_proxy else refuse
+    for path, endpoint in (("/cors-proxy", proxy), ("/tools", refuse)):
+        app.router.add_route(path, endpoint, methods=["GET", "POST"])
 
 
 def _add_predict_routes(app: FastAPI, settings: GatewaySettings) -> None:

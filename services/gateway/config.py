@@ -16,7 +16,8 @@ class GatewaySettings:
     can be saved, restored and erased. max_body_bytes: of a request.
     model_path: as shown by /props. api_prefix: what every path begins with, no slash at its end.
     static_dir: folder of files to serve, empty for none. has_page: whether our own page is served
-    where there is no such folder. ui_settings: JSON object, shown by /props.
+    where there is no such folder. has_cors_proxy: whether pages reach other servers through
+    /cors-proxy. ui_settings: JSON object, shown by /props.
     record_content: full, hashes or none: what the archive keeps of a caller that says nothing else.
     predict_route, predict_health_route: Google Cloud's paths, empty for none.
     """
@@ -42,6 +43,7 @@ class GatewaySettings:
     api_prefix: str = ""
     static_dir: str = ""
     has_page: bool = False
+    has_cors_proxy: bool = False
     ui_settings: str = "{}"
     predict_route: str = ""
     predict_health_route: str = ""

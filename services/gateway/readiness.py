@@ -11,7 +11,7 @@ from services.edge.auth import STATIC_PREFIXES
 from services.edge.errors import problem_response
 from services.gateway.models import ServedModel
 
-OPEN_PATHS = frozenset({"/", "/index.html", "/sw.js"})
+OPEN_PATHS = frozenset({"/", "/index.html", "/sw.js", "/manifest.webmanifest"})
 OPEN_PREFIXES = (
     *STATIC_PREFIXES,
     "/v1/stream",

@@ -94,7 +94,7 @@ def props_view(found: ModelDescription, settings: GatewaySettings, *, is_sleepin
         "endpoint_slots": settings.has_slots,
         "endpoint_props": settings.has_props_post,
         "endpoint_metrics": False,
-        "ui": False,
+        "ui": settings.has_page,
         "ui_settings": orjson.loads(settings.ui_settings),
         "chat_template": found.chat_template,
         "chat_template_caps": found.chat_template_caps,
@@ -102,7 +102,7 @@ def props_view(found: ModelDescription, settings: GatewaySettings, *, is_sleepin
         "eos_token": found.eos_token,
         "build_info": found.build,
         "is_sleeping": is_sleeping,
-        "cors_proxy_enabled": False,
+        "cors_proxy_enabled": settings.has_cors_proxy,
     }
 
 

@@ -92,7 +92,6 @@ _TOOLS: tuple[Flag, ...] = (
     _later("--tools-runtime", help="where tools run", env="LLAMA_ARG_TOOLS_RUNTIME", services=GATEWAY, metavar="WHERE"),
     _later("--mcp-servers-config", help="file with MCP servers", env="LLAMA_ARG_MCP_SERVERS_CONFIG", services=GATEWAY, metavar="FILE"),
     _later("--mcp-servers-json", help="MCP servers", env="LLAMA_ARG_MCP_SERVERS_JSON", services=GATEWAY, metavar="JSON"),
-    _later("--ui-mcp-proxy --webui-mcp-proxy / --no-ui-mcp-proxy --no-webui-mcp-proxy", "bool", False, "proxy for MCP servers", env="LLAMA_ARG_UI_MCP_PROXY", services=GATEWAY),
     _later("-ag --agent / -no-ag --no-agent", "bool", False, "all tools and the proxy", env="LLAMA_ARG_AGENT", services=GATEWAY),
 )
 

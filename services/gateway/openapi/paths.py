@@ -147,6 +147,22 @@ METRICS: Json = {
         {"description": "Metrics", "content": {"text/plain": {"schema": STRING}}},
     )
 }
+FORBIDDEN = error("Switched off, as it is by default")
+PROXY: Json = {
+    "summary": "Another server's answer, for pages (--ui-mcp-proxy)",
+    "parameters": [
+        query("url", STRING, "Where to ask; headers go along as x-llama-server-proxy-header-…")
+    ],
+    "responses": {
+        "default": {"description": "What the other server answers"},
+        "401": error(ERRORS["401"]),
+        "403": FORBIDDEN,
+    },
+}
+TOOLS: Json = {
+    "summary": "llama-server's built-in tools; not here",
+    "responses": {"401": error(ERRORS["401"]), "403": FORBIDDEN},
+}
 STREAM: Json = {
     "get": operation(
         "A conversation's stream from an offset on",
@@ -231,6 +247,8 @@ PATHS: dict[str, Json] = {
     "/tokenize": asking("Token ids of a text", "TokenizeRequest", "Tokens"),
     "/detokenize": asking("The text of token ids", "DetokenizeRequest", "Content"),
     "/apply-template": asking("A chat as the prompt that it becomes", "TemplateRequest", "Prompt"),
+    "/cors-proxy": dict.fromkeys(("get", "post"), PROXY),
+    "/tools": dict.fromkeys(("get", "post"), TOOLS),
     "/v1/stream": STREAM,
     "/v1/streams/lookup": asking(
         "Which conversations have a stream", "LookupRequest", "Conversations"
