@@ -60,14 +60,22 @@ class KeyRecord(Message, frozen=True, kw_only=True):
         return not self.models or not set(self.models).isdisjoint(names)
 
 
+class RunningUse(Message, frozen=True, kw_only=True, array_like=True):
+    """A generation that counts as running: from when, and until when at the latest, whatever becomes of
+    those who should say that it ended (Unix milliseconds). n_reserved: tokens charged for its answer."""
+
+    since_ms: int
+    until_ms: int
+    n_reserved: int = 0
+
+
 class KeyUsage(Message, frozen=True, kw_only=True):
     """Value of the bucket `limits`: what one key has used, in the form that a leaky bucket needs.
 
     requests_until_ns, tokens_until_ns: Unix nanoseconds at which all will have leaked out, so that the
-    whole limit is free again. running: generation id → since and until when (Unix milliseconds) it
-    counts as running, whatever becomes of those who should say that it ended.
+    whole limit is free again. running: by generation id, of keys with such a limit.
     """
 
     requests_until_ns: int = 0
     tokens_until_ns: int = 0
-    running: dict[str, tuple[int, int]] = {}
+    running: dict[str, RunningUse] = {}

@@ -19,6 +19,11 @@ class Access:
     key: KeyRecord | None = None
     headers: dict[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def content(self) -> str:
+        """What may be kept of prompts and answers; empty for the server's default."""
+        return "" if self.key is None else self.key.content
+
 
 def access_of(request: Request) -> Access:
     """The access of a request that went through the authentication."""

@@ -13,13 +13,23 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from schemas.errors import INVALID_REQUEST, NOT_FOUND, SERVER, UNAVAILABLE, Problem, RequestError
+from schemas.errors import (
+    INVALID_REQUEST,
+    NOT_FOUND,
+    RATE_LIMIT,
+    SERVER,
+    UNAVAILABLE,
+    Problem,
+    RequestError,
+)
 
 log = logging.getLogger(__name__)
 
 JSON_TYPE = "application/json; charset=utf-8"
 EXTRA_FIELDS = ("param", "n_prompt_tokens", "n_ctx")
 RETRY_AFTER_S = 1
+RATE_LIMIT_CODE = "rate_limit_exceeded"
+"""What OpenAI's clients look for under `code`; llama-server knows no such error."""
 BUSY = Problem(
     code=UNAVAILABLE,
     message="The service is not available right now, try again soon",
@@ -27,10 +37,22 @@ BUSY = Problem(
 )
 
 
+class RefusedWithHeaders(RequestError):
+    """The request cannot be served, and these headers say more about it."""
+
+    def __init__(self, problem: Problem, headers: dict[str, str] | None = None) -> None:
+        super().__init__(problem)
+        self.headers = headers or {}
+
+
+def headers_of_error(error: RequestError) -> dict[str, str]:
+    return error.headers if isinstance(error, RefusedWithHeaders) else {}
+
+
 def problem_fields(problem: Problem, status: int | None = None) -> dict[str, object]:
     """What stands under `error` for `problem`. status: where the table's is not meant."""
     fields: dict[str, object] = {
-        "code": status or problem.status,
+        "code": RATE_LIMIT_CODE if problem.code == RATE_LIMIT else status or problem.status,
         "message": problem.message,
         "type": problem.code,
     }
@@ -80,7 +102,7 @@ def install_error_handlers(app: Starlette, *, unavailable: Iterable[type[Excepti
 
 async def _on_request_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
-    return problem_response(error.problem)
+    return problem_response(error.problem, headers=headers_of_error(error))
 
 
 async def _on_unavailable(request: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ moment the log is open, or the task is in the queue, some terminal event comes: 
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -22,11 +22,14 @@ from services.bus.errors import BusError, BusUnavailable, Fenced, LogClosed, Mes
 from services.bus.log import LogWriter
 from services.bus.store import StoreGauge
 from services.bus.tasks import publish_task
+from services.edge.access import Access
 from services.gateway import errors
 from services.gateway.cancellation import LogEnder
 from services.gateway.config import GatewaySettings
 from services.gateway.dialects.fields import JsonObject, NativeRequest
 from services.gateway.engines import Engines
+from services.gateway.limits.limiter import Limiter
+from services.gateway.limits.verdict import cost_of
 from services.gateway.models import ServedModel
 from services.streams.conversations import Conversations
 from services.streams.hub import Hub
@@ -41,7 +44,8 @@ EMPTY = Generation()
 class Ask:
     """One client's request. dialect: how the answer is rendered. body: as the client sent it.
 
-    caller: key id. conversation: id under which the answer can be found again, if any.
+    caller: key id. conversation: id under which the answer can be found again, if any. access: what
+    the caller may; it is told of the limits that apply.
     """
 
     dialect: str
@@ -49,6 +53,7 @@ class Ask:
     native: NativeRequest
     caller: str
     conversation: str | None
+    access: Access = field(default_factory=Access)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,25 +67,37 @@ class Admission:
     model: ServedModel
     conversations: Conversations
     ender: LogEnder
+    limiter: Limiter
     settings: GatewaySettings
 
     async def admit(self, ask: Ask) -> Tape:
         """The tape of a new generation; the caller releases it.
 
-        Raises RequestError for what an engine refuses or the log cannot keep, and BusError (503)
-        while there is no broker or no engine; the generation is then ended, or will be by an engine
-        that finds its task without a log.
+        Raises RequestError for what an engine or the key's limits refuse or the log cannot keep, and
+        BusError (503) while there is no broker or no engine; the generation is then ended, or will
+        be by an engine that finds its task without a log.
         """
         if await self.bus.part(StoreGauge).is_nearly_full():
             raise RequestError(errors.store_full())
+        await self.limiter.check(ask.access, ask.dialect)
         created_at_ms = time.time_ns() // 1_000_000
         prepared = await self._prepare(ask.native, created_at_ms)
         generation_id = ids.new_generation_id()
         replaces = await self._current(ask)
         requested = self._requested(ask, prepared, generation_id, created_at_ms, replaces)
-        tape = await self.hub.open(generation_id, is_new=True, requested=requested)
+        ticket = await self.limiter.take(ask.access, ask.dialect, cost_of(prepared), requested)
         try:
-            await self._open_log(requested, prepared.n_slots, await self._ordinal(ask.native))
+            tape = await self._begin(ask, requested, prepared.n_slots)
+        except BaseException:
+            self.limiter.give_back(ticket)
+            raise
+        self.limiter.hold(ticket, tape)
+        return tape
+
+    async def _begin(self, ask: Ask, requested: Requested, n_slots: int) -> Tape:
+        tape = await self.hub.open(requested.generation_id, is_new=True, requested=requested)
+        try:
+            await self._open_log(requested, n_slots, await self._ordinal(ask.native))
             await self._show(requested)
         except BaseException:
             tape.release()
@@ -120,7 +137,7 @@ class Admission:
             conversation=ask.conversation,
             replaces=replaces,
             caller=ask.caller,
-            content=self.settings.record_content,
+            content=ask.access.content or self.settings.record_content,
             created_at_ms=created_at_ms,
             deadline_at_ms=created_at_ms + round(self.settings.deadline_s * 1000),
         )

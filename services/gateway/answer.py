@@ -6,6 +6,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from schemas.errors import Problem
+from services.edge.access import access_of
 from services.edge.disconnect import unless_gone
 from services.edge.errors import JSON_TYPE, problem_response
 from services.edge.sse import SseResponse
@@ -58,9 +59,9 @@ class Answers:
             raise
         problem = tape.projection.problem
         if problem is not None:
-            return refuse(problem, headers=headers_of(tape))
+            return refuse(problem, headers=answer_headers(request, tape))
         status, body = tape.result()
-        return Response(body, status, headers_of(tape), media_type=JSON_TYPE)
+        return Response(body, status, answer_headers(request, tape), media_type=JSON_TYPE)
 
     async def _stream(
         self, request: Request, tape: Tape, refuse: Refuse, outlives_client: bool
@@ -74,9 +75,10 @@ class Answers:
             raise
         problem = tape.projection.failed_before_start
         if problem is not None:
-            return refuse(problem, headers=headers_of(tape))
+            return refuse(problem, headers=answer_headers(request, tape))
         on_gone = None if is_resumable else lambda: self._cancel(tape)
-        return SseResponse(tape.read(), on_disconnect=on_gone, headers=headers_of(tape))
+        headers = answer_headers(request, tape)
+        return SseResponse(tape.read(), on_disconnect=on_gone, headers=headers)
 
     async def _cancel(self, tape: Tape) -> None:
         await self._ender.cancel(tape.generation_id, CLIENT_GONE, state=tape.generation)
@@ -84,3 +86,8 @@ class Answers:
 
 def headers_of(tape: Tape) -> dict[str, str]:
     return {GENERATION_HEADER: tape.generation_id}
+
+
+def answer_headers(request: Request, tape: Tape) -> dict[str, str]:
+    """The same, and how the caller's limits stand."""
+    return headers_of(tape) | access_of(request).headers

@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator
 from fastapi import FastAPI
 from starlette.routing import Route
 
+from schemas import subjects
 from services.bus.connection import Bus
 from services.bus.errors import BusError
+from services.bus.kv import Bucket
 from services.bus.log import LogWriter
 from services.edge.auth import install_auth
 from services.edge.body import install_body_handlers
@@ -25,6 +27,7 @@ from services.gateway.counting import COUNTED_OF_PATH, CountingRoutes, TokenCoun
 from services.gateway.engines import Engines
 from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
 from services.gateway.info import InfoRoutes
+from services.gateway.limits.limiter import Limiter
 from services.gateway.metrics import MetricsRoute
 from services.gateway.models import ServedModel
 from services.gateway.openapi import openapi
@@ -73,6 +76,7 @@ def create_app(
         model=model,
         conversations=conversations,
         ender=ender,
+        limiter=Limiter(Bucket(bus, subjects.LIMITS_BUCKET), hub, _names(settings)),
         settings=settings,
     )
     answers, counter = Answers(ender), TokenCounter(engines)
@@ -94,6 +98,10 @@ def create_app(
     install_static(app, settings.static_dir, has_page=settings.has_page)
     _install_manners(app, settings, model, keys)
     return app
+
+
+def _names(settings: GatewaySettings) -> tuple[str, ...]:
+    return settings.model_name, *settings.aliases
 
 
 def _key_ring(settings: GatewaySettings) -> KeyRing:

@@ -7,8 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from schemas.errors import RequestError
+from services.edge.access import access_of
 from services.edge.body import BodyTooLarge, JsonObject, read_json
-from services.edge.errors import anthropic_problem_response, problem_response
+from services.edge.errors import anthropic_problem_response, headers_of_error, problem_response
 from services.gateway.admission import Admission, Ask
 from services.gateway.answer import Answers, Refuse
 from services.gateway.config import GatewaySettings
@@ -61,7 +62,7 @@ class GeneratingRoutes:
             except BodyTooLarge:
                 raise  # the rest of the body is still to be thrown away
             except RequestError as error:
-                return dialect.refuse(error.problem)
+                return dialect.refuse(error.problem, headers=headers_of_error(error))
             return await self._answers.respond(request, tape, dialect.refuse)
 
         return generate
@@ -74,6 +75,7 @@ class GeneratingRoutes:
             native=dialect.translate(body),
             caller=request.state.caller,
             conversation=conversation_of(request),
+            access=access_of(request),
         )
 
 

@@ -8,12 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from schemas.errors import RequestError
+from services.edge.access import access_of
 from services.edge.body import JsonObject, read_json
 from services.edge.disconnect import unless_gone
 from services.edge.errors import JSON_TYPE
 from services.edge.sse import SseResponse
 from services.gateway.admission import Admission, Ask
-from services.gateway.answer import Answers, headers_of
+from services.gateway.answer import Answers, answer_headers, headers_of
 from services.gateway.cancellation import LogEnder
 from services.gateway.config import GatewaySettings
 from services.gateway.counting import OPENAI_OBJECT, TokenCounter, counted_response
@@ -60,12 +61,13 @@ class ResponsesRoutes:
             native=native,
             caller=caller,
             conversation=conversation_of(request),
+            access=access_of(request),
         )
         tape = await self._admission.admit(ask)
         is_background = body.get("background") is True
         if is_background and not native.is_stream:
             with tape:
-                return _json(response_view(tape.projection), headers_of(tape))
+                return _json(response_view(tape.projection), answer_headers(request, tape))
         return await self._answers.respond(request, tape, outlives_client=is_background)
 
     async def retrieve(self, request: Request) -> Response:

@@ -23,6 +23,7 @@ ONLY_IN_ANSWERS = (
     "preserved_tokens",
 )
 """Parameters that /props and /slots leave out."""
+NO_MODELS: Json = {"models": [], "object": "list", "data": []}
 
 
 def models_view(found: ModelDescription, settings: GatewaySettings, created_at_s: int) -> Json:

@@ -1,0 +1,49 @@
+"""Which generations that count as running are over: their gateway died, and nobody said so."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from schemas.events import Terminal
+from schemas.generation import Generation, apply_entry
+from services.streams.logs import Logs
+
+AT_ONCE = 16
+NEVER_OPENED_MS = 60_000
+"""A log that is empty for so long will stay so: its gateway died before it was opened."""
+
+
+class Found(NamedTuple):
+    """One that is over. n_generated: tokens of all its choices."""
+
+    generation_id: str
+    n_generated: int
+
+
+class EndedLogs:
+    """Looks into logs."""
+
+    def __init__(self, logs: Logs) -> None:
+        self._logs = logs
+        self._gate = asyncio.Semaphore(AT_ONCE)
+
+    async def among(self, since_ms: Mapping[str, int], now_ms: int) -> list[Found]:
+        """Those of these generations that are over. since_ms: when each was admitted. Raises
+        BusUnavailable."""
+        looks = [self._look(each, now_ms - since) for each, since in since_ms.items()]
+        return [found for found in await asyncio.gather(*looks) if found is not None]
+
+    async def _look(self, generation_id: str, age_ms: int) -> Found | None:
+        async with self._gate:
+            last = await self._logs.last_entry(generation_id)
+            if last is None:
+                return Found(generation_id, 0) if age_ms >= NEVER_OPENED_MS else None
+            if not any(isinstance(event, Terminal) for event in last.events):
+                return None
+            return Found(generation_id, await self._n_generated(generation_id))
+
+    async def _n_generated(self, generation_id: str) -> int:
+        state = Generation()
+        for entry in await self._logs.read(generation_id):
+            state = apply_entry(state, entry.seq, entry.events)
+        return sum(state.n_tokens.values())
