@@ -266,5 +266,28 @@ EngineAnswer = (
     | ControlTaken
     | Refusal
 )
+
+KEPT, DROPPED, ERASED, ABSENT = "kept", "dropped", "erased", "absent"
+
+
+class ReadArchive(TaggedMessage, frozen=True, kw_only=True, tag="read_archive"):
+    """Ask for a piece of an archived log. offset: in bytes of its packed form."""
+
+    generation_id: str
+    offset: int = 0
+
+
+class ArchivePiece(TaggedMessage, frozen=True, kw_only=True, tag="archive_piece"):
+    """What the archive has of a generation. state: kept, dropped (it was not to be kept), erased or
+    absent. caller: whose it is. data: from the offset on, as much as a message takes; n_bytes: of all.
+    """
+
+    state: str
+    caller: str = ""
+    codec: str = ""
+    data: bytes = b""
+    n_bytes: int = 0
+
+
 HostOrder = StartEngine | StopEngine
 HostAnswer = Done | Refusal

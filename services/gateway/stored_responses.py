@@ -12,6 +12,7 @@ from schemas.events import Requested
 from schemas.generation import Generation
 from services.gateway.dialects.fields import JsonObject
 from services.gateway.dialects.responses import DIALECT, input_items
+from services.streams.errors import StreamGone
 from services.streams.forgotten import Forgotten, may_show
 from services.streams.logs import Logs
 from services.streams.projections import Projection, projection_for
@@ -94,7 +95,12 @@ class StoredResponses:
         generation_id = ids.generation_id_of(response_id, PREFIX)
         if generation_id is None:
             return None
-        found = await self._read(generation_id)
+        try:
+            found = await self._read(generation_id)
+        except StreamGone as gone:
+            if gone.caller == caller:
+                raise RequestError.not_found(str(gone)) from gone
+            return None
         if found is None or not _is_response(found.projection.requested, caller):
             return None
         return None if await self._forgotten.has(generation_id) else found

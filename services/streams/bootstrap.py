@@ -18,6 +18,8 @@ from services.edge.auth import install_auth
 from services.edge.body import install_body_handlers
 from services.edge.errors import JSON_TYPE, install_error_handlers
 from services.edge.key_ring import KeyRing
+from services.streams.archive.client import ArchiveClient
+from services.streams.archived_logs import ArchivedLogs
 from services.streams.config import StreamsSettings
 from services.streams.conversations import Conversations
 from services.streams.deadline import Deadlines
@@ -25,7 +27,7 @@ from services.streams.ending import LogEnder
 from services.streams.forgotten import Forgotten
 from services.streams.hub import Hub
 from services.streams.keys import watching_keys
-from services.streams.logs import BusLogs
+from services.streams.logs import BusLogs, Logs
 from services.streams.routes import StreamRoutes
 from services.streams.sweep import Sweep
 from services.streams.tape import Tape
@@ -33,11 +35,17 @@ from services.streams.tape import Tape
 
 def create_hub(bus: Bus, settings: StreamsSettings) -> Hub:
     """The tapes of this process. Close it before the bus."""
-    return Hub(BusLogs(bus, silence_s=settings.silence_s), settings)
+    return Hub(create_logs(bus, settings), settings)
+
+
+def create_logs(bus: Bus, settings: StreamsSettings) -> Logs:
+    """All logs, hot and archived; the archive is asked over the bus, wherever it is."""
+    hot = BusLogs(bus, silence_s=settings.silence_s)
+    return ArchivedLogs(hot, ArchiveClient(bus).read)
 
 
 def create_conversations(bus: Bus) -> Conversations:
-    logs = BusLogs(bus, silence_s=StreamsSettings.silence_s)
+    logs = create_logs(bus, StreamsSettings())
     return Conversations(Bucket(bus, subjects.CONVERSATIONS_BUCKET), logs)
 
 

@@ -13,6 +13,7 @@ from schemas import codec, subjects
 from schemas.events import Terminal
 from schemas.tasks import ConversationEntry
 from services.bus.errors import KeyConflict
+from services.streams.errors import StreamGone
 from services.streams.logs import Logs
 from services.streams.tape import Tape, render
 
@@ -130,9 +131,12 @@ class Conversations:
     async def _checked(self, caller: str, entry: ConversationEntry) -> ConversationEntry:
         """`entry`, completed if its log has ended without anybody here having seen it."""
         last = await self._logs.last_entry(entry.generation_id)
-        if last is None or not any(isinstance(event, Terminal) for event in last.events):
+        if last is not None and not any(isinstance(event, Terminal) for event in last.events):
             return entry
-        tape = render(entry.generation_id, await self._logs.read(entry.generation_id))
+        try:
+            tape = render(entry.generation_id, await self._logs.read(entry.generation_id))
+        except StreamGone:
+            return entry
         await self.mark_tape_done(tape)
         return await self.find(caller, entry.conversation_id) or entry
 

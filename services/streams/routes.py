@@ -22,7 +22,7 @@ from services.edge.errors import JSON_TYPE, problem_response
 from services.edge.sse import SseResponse
 from services.streams.conversations import Conversations
 from services.streams.ending import WRITER, LogEnder
-from services.streams.errors import StreamNotFound, StreamsError
+from services.streams.errors import StreamGone, StreamNotFound, StreamsError
 from services.streams.forgotten import Forgotten, may_show
 from services.streams.hub import Hub
 from services.streams.projections import VIEWS
@@ -117,6 +117,9 @@ class StreamRoutes:
                 return SseResponse(tape.read(*offset), headers=own)
         except StreamNotFound as error:
             raise _not_found() from error
+        except StreamGone as error:
+            is_own = error.caller == _caller(request)
+            raise (RequestError.not_found(str(error)) if is_own else _not_found()) from error
         except StreamsError as error:
             raise RequestError.unavailable(f"The stream cannot be read now: {error}") from error
 

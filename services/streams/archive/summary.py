@@ -42,6 +42,7 @@ class Record:
 
     columns: Columns
     events: bytes | None
+    codec: str = CODEC
 
     @property
     def generation_id(self) -> str:
@@ -50,6 +51,10 @@ class Record:
     @property
     def digest(self) -> str:
         return cast(str, self.columns["digest"])
+
+    @property
+    def last_seq(self) -> int:
+        return cast(int, self.columns["last_seq"])
 
 
 def record_of(

@@ -71,6 +71,7 @@ async def test_others_do_not_see_it(conversations: Conversations) -> None:
 async def test_lookup_finds_ids_and_their_variants_in_the_order_asked_for(
     conversations: Conversations, logs: FakeLogs
 ) -> None:
+    write(logs, CASE[:1])
     for name in ("talk::b/c", "talk", "other::b/c", "talking"):
         await conversations.swap("me", name, entry(name))
     found = await conversations.lookup("me", ["other::b/c", "nobody", "talk", "other::b/c"])

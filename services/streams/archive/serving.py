@@ -1,0 +1,40 @@
+"""Answers readers of other processes: pieces of archived logs, as much as one message takes."""
+
+from schemas.errors import RequestError
+from schemas.rpc import ABSENT, DROPPED, ERASED, KEPT, ArchivePiece, ReadArchive
+from services.database.errors import DatabaseError
+from services.streams.archive.store import ArchiveStore, Found
+
+PIECE_BYTES = 512 * 1024
+
+
+class ArchiveDesk:
+    """store: None while the database was not there yet."""
+
+    def __init__(self, max_message_bytes: int) -> None:
+        self._piece_bytes = min(PIECE_BYTES, max_message_bytes // 2)
+        self.store: ArchiveStore | None = None
+
+    async def answer(self, question: ReadArchive) -> ArchivePiece:
+        """Raises RequestError while the database is away."""
+        if self.store is None:
+            raise RequestError.unavailable("The archive's database is not there yet")
+        try:
+            found = await self.store.find(question.generation_id)
+        except DatabaseError as error:
+            raise RequestError.unavailable("The archive's database is away") from error
+        return _piece(found, question.offset, self._piece_bytes)
+
+
+def _piece(found: Found | None, offset: int, n_bytes: int) -> ArchivePiece:
+    if found is None:
+        return ArchivePiece(state=ABSENT)
+    if found.data is None:
+        return ArchivePiece(state=ERASED if found.is_erased else DROPPED, caller=found.caller)
+    return ArchivePiece(
+        state=KEPT,
+        caller=found.caller,
+        codec=found.codec,
+        data=found.data[offset : offset + n_bytes],
+        n_bytes=len(found.data),
+    )
