@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -11,6 +12,7 @@ from schemas.generation import ChoiceTokens, Generation
 from services.bus.errors import BusUnavailable, Fenced, LogClosed, MessageTooLarge, StoreFull
 from services.bus.log import LogWriter
 from services.bus.tasks import Delivery
+from services.engine.gathering import GATHER_S, Gathering
 from services.engine.jobs import n_choices
 from services.engine.outbox import Outbox, finished_event, halves, started_event
 from services.engine.protocol import (
@@ -45,6 +47,7 @@ class Run:
         *,
         writer: LogWriter,
         compat: Compat,
+        gathering: Gathering,
         on_over: Callable[["Run"], None],
     ) -> None:
         """state: after the own claim was stored. collected: the tokens in its log."""
@@ -60,6 +63,8 @@ class Run:
         self._started_at = time.monotonic()
         self._writer = writer
         self._compat = compat
+        self._gathering = gathering
+        self._tokens_sent_at = -math.inf
         self._on_over = on_over
         self._ends: dict[int, ChoiceEnd] = {
             choice: tokens.end for choice, tokens in collected.items() if tokens.end is not None
@@ -178,6 +183,7 @@ class Run:
         """Until the log is closed, or there is nothing left to say after `stop`."""
         while self.state.is_open:
             self._wake.clear()
+            await self._gather()
             if events := self._next_events():
                 await self._store(events)
             elif self._is_stopping:
@@ -186,6 +192,18 @@ class Run:
                 await self._wake.wait()
         self.is_acked = True
         await self.delivery.ack()
+
+    async def _gather(self) -> None:
+        """Let tokens come together that follow the last ones at once; nothing else waits."""
+        if not self._outbox.n_unsent:
+            return
+        now = time.monotonic()
+        rest_s = self._tokens_sent_at + GATHER_S - now
+        is_urgent = self._is_stopping or self._problem is not None or self._outbox.is_complete
+        if rest_s > 0 and not is_urgent:
+            await self._gathering.wait(rest_s)
+            now += rest_s
+        self._tokens_sent_at = now
 
     def _next_events(self) -> list[Event]:
         events = self._outbox.drain()

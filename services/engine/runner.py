@@ -19,6 +19,7 @@ from services.bus.task_queue import TaskQueue
 from services.bus.tasks import Delivery
 from services.engine.claims import Claims, Found
 from services.engine.config import EngineSettings
+from services.engine.gathering import Gathering
 from services.engine.jobs import build_admit, draw_seeds, n_choices
 from services.engine.pickup import Pickup
 from services.engine.protocol import Cancel, Command, Output
@@ -70,6 +71,7 @@ class Runner:
         self._decoder = decoder
         self._on_forgotten = on_forgotten
         self._writer = LogWriter(bus)
+        self._gathering = Gathering()
         self._claims = Claims(bus, settings, compat, self._writer, build)
         self._runs: dict[str, Run] = {}
         self._pending: dict[str, Delivery] = {}
@@ -229,6 +231,7 @@ class Runner:
             collected,
             writer=self._writer,
             compat=self._compat,
+            gathering=self._gathering,
             on_over=self._on_over,
         )
         self._runs[generation_id] = run

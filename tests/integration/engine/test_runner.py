@@ -14,10 +14,11 @@ from schemas.rpc import EngineQuestion, SlotsDescription
 from schemas.tasks import Task
 from services.bus.connection import Bus, unsubscribe
 from services.bus.errors import Fenced, StoreFull
-from services.bus.log import LogWriter
+from services.bus.log import Entry, LogWriter, read_log
 from services.bus.rpc import serve
 from services.bus.tasks import publish_task
 from services.engine import runner
+from services.engine.gathering import GATHER_S
 from tests.support import events
 from tests.support.engine_desk import (
     Desk,
@@ -52,6 +53,44 @@ async def test_a_generation_from_claim_to_end(bus: Bus, model_key: str) -> None:
     kinds = [type(event) for event in await log_of(bus, g)]
     assert kinds[1:3] == [Claimed, Started]
     assert kinds[-2:] == [Tokens, Finished]
+
+
+def entries_of(log: list[Entry]) -> list[int]:
+    """How many tokens each entry holds, of those that hold any."""
+    counts = [sum(len(e.ids) for e in entry.events if isinstance(e, Tokens)) for entry in log]
+    return [count for count in counts if count]
+
+
+async def test_tokens_that_follow_each_other_at_once_are_stored_together(
+    bus: Bus, model_key: str
+) -> None:
+    async with desk(bus, model_key) as d:
+        g = await d.request()
+        await d.admits(1)
+        d.start(g)
+        await with_token(d, g, 0)
+        for index in range(1, 60):  # a thousand a second
+            d.token(g, index)
+            await asyncio.sleep(0.001)
+        d.end(g, 60)
+        await ended(bus, g)
+    counts = entries_of(await read_log(bus, g))
+    assert sum(counts) == 60
+    assert counts[0] == 1  # the first one waits for nothing
+    assert len(counts) < 30
+
+
+async def test_tokens_at_a_readers_pace_are_stored_one_by_one(bus: Bus, model_key: str) -> None:
+    async with desk(bus, model_key) as d:
+        g = await d.request()
+        await d.admits(1)
+        d.start(g)
+        for index in range(5):
+            await with_token(d, g, index)
+            await asyncio.sleep(GATHER_S)
+        d.end(g, 5)
+        await ended(bus, g)
+    assert entries_of(await read_log(bus, g)) == [1] * 5
 
 
 async def test_what_was_said_before_a_crash_is_kept(bus: Bus, model_key: str) -> None:
@@ -251,9 +290,10 @@ async def test_a_broker_that_takes_nothing_makes_the_decoder_wait(
         await with_token(d, g, 0)
         full = FullStore(d.runner._writer.append)
         d.runner._runs[g]._writer = full  # type: ignore[assignment]
-        for n in range(30):
-            d.token(g, 1 + n)
-            await asyncio.sleep(0)
+        d.token(g, 1)
+        await asyncio.wait_for(full.asked.wait(), 5)
+        for n in range(29):
+            d.token(g, 2 + n)
         await asyncio.wait_for(d.decoder.paused.wait(), 5)
         full.has_room = True
         await asyncio.wait_for(d.decoder.resumed.wait(), 5)
@@ -267,8 +307,10 @@ class FullStore:
     def __init__(self, append: Callable[..., Awaitable[Generation]]) -> None:
         self._append = append
         self.has_room = False
+        self.asked = asyncio.Event()
 
     async def append(self, *args: object) -> Generation:
+        self.asked.set()
         if not self.has_room:
             raise StoreFull("no room")
         return await self._append(*args)
