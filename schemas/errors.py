@@ -18,6 +18,7 @@ NOT_SUPPORTED = "not_supported_error"
 UNAVAILABLE = "unavailable_error"
 EXCEED_CONTEXT_SIZE = "exceed_context_size_error"
 BODY_TOO_LARGE = "body_too_large_error"
+IDEMPOTENCY = "idempotency_error"
 RATE_LIMIT = "rate_limit_error"
 
 STATUS_OF_CODE = {
@@ -30,6 +31,7 @@ STATUS_OF_CODE = {
     UNAVAILABLE: 503,
     EXCEED_CONTEXT_SIZE: 400,
     BODY_TOO_LARGE: 413,
+    IDEMPOTENCY: 422,
     RATE_LIMIT: 429,
 }
 """The one table from error code to HTTP status (llama-server's names)."""

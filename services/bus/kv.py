@@ -50,15 +50,14 @@ class Bucket:
         """Store a key that does not exist; its revision. Raises KeyConflict, BusUnavailable."""
         return await self.update(key, value, 0)
 
-    async def update(self, key: str, value: bytes, revision: int) -> int:
-        """Replace that revision; the new one. Raises KeyConflict, BusUnavailable."""
-        return await self._publish(
-            key, value, {"Nats-Expected-Last-Subject-Sequence": str(revision)}
-        )
+    async def update(self, key: str, value: bytes, revision: int, ttl_s: int | None = None) -> int:
+        """Replace that revision; the new one. ttl_s: as in `put`. Raises KeyConflict, BusUnavailable."""
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+        return await self._publish(key, value, headers | _ttl(ttl_s))
 
     async def put(self, key: str, value: bytes, ttl_s: int | None = None) -> int:
         """Store whatever was there. ttl_s: whole seconds until the key goes, ≥ 1."""
-        return await self._publish(key, value, {} if ttl_s is None else {"Nats-TTL": f"{ttl_s}s"})
+        return await self._publish(key, value, _ttl(ttl_s))
 
     async def delete(self, key: str) -> None:
         """Remove the key and its history, tombstone included. Idempotent. Raises BusUnavailable."""
@@ -170,6 +169,10 @@ class Watch:
             self._callback(key, value)
         except Exception:
             log.exception("action=watch_callback_failed key=%s", key)
+
+
+def _ttl(ttl_s: int | None) -> dict[str, str]:
+    return {} if ttl_s is None else {"Nats-TTL": f"{ttl_s}s"}
 
 
 def _is_tombstone(headers: dict[str, str] | None) -> bool:

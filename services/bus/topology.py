@@ -114,6 +114,7 @@ def _buckets(bus: Bus) -> list[api.StreamConfig]:
         subjects.PRESENCE_BUCKET,
         subjects.API_KEYS_BUCKET,
         subjects.LIMITS_BUCKET,
+        subjects.IDEMPOTENCY_BUCKET,
     )
     return [
         api.StreamConfig(

@@ -1,11 +1,5 @@
-"""How a request becomes a generation: prepared, queued, and opened in the log.
+"""How a request becomes a generation: let in, prepared, named, and opened in the log."""
 
-The task is sent first and `requested` second, so that no log is ever without its task. From the
-moment the log is open, or the task is in the queue, some terminal event comes: the engine's, or ours.
-"""
-
-import asyncio
-import logging
 import time
 from dataclasses import dataclass, field
 
@@ -14,30 +8,28 @@ import orjson
 from schemas import ids
 from schemas.errors import RequestError
 from schemas.events import Requested
-from schemas.generation import Generation
+from schemas.lanes import INTERACTIVE_CLASS
 from schemas.rpc import Prepare, Prepared
-from schemas.tasks import ConversationEntry, Task
+from services.bus.backlog import Backlog
 from services.bus.connection import Bus
-from services.bus.errors import BusError, BusUnavailable, Fenced, LogClosed, MessageTooLarge
-from services.bus.log import LogWriter
 from services.bus.store import StoreGauge
-from services.bus.tasks import publish_task
 from services.edge.access import Access
 from services.gateway import errors
-from services.gateway.cancellation import LogEnder
+from services.gateway.asking import Idempotency
 from services.gateway.config import GatewaySettings
 from services.gateway.dialects.fields import JsonObject, NativeRequest
 from services.gateway.engines import Engines
+from services.gateway.idempotency import Conflicts, Found, IdempotencyKeys
 from services.gateway.limits.limiter import Limiter
 from services.gateway.limits.verdict import cost_of
+from services.gateway.loads import CallerLoads, Load
 from services.gateway.models import ServedModel
+from services.gateway.opening import Opener, Place
 from services.streams.conversations import Conversations
 from services.streams.hub import Hub
 from services.streams.tape import Tape
 
-log = logging.getLogger(__name__)
-
-EMPTY = Generation()
+REPLAYED_HEADER = "idempotent-replayed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +37,8 @@ class Ask:
     """One client's request. dialect: how the answer is rendered. body: as the client sent it.
 
     caller: key id. conversation: id under which the answer can be found again, if any. access: what
-    the caller may; it is told of the limits that apply.
+    the caller may; it is told of the limits that apply. priority: its class, see schemas.lanes.
+    idempotency: under which key it may be asked again, if any.
     """
 
     dialect: str
@@ -54,6 +47,8 @@ class Ask:
     caller: str
     conversation: str | None
     access: Access = field(default_factory=Access)
+    priority: str = INTERACTIVE_CLASS
+    idempotency: Idempotency | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,48 +56,109 @@ class Admission:
     """Admits requests. Keeps no state between them."""
 
     bus: Bus
-    writer: LogWriter
     hub: Hub
     engines: Engines
     model: ServedModel
     conversations: Conversations
-    ender: LogEnder
+    opener: Opener
     limiter: Limiter
+    idempotency: IdempotencyKeys
+    backlog: Backlog
+    loads: CallerLoads
     settings: GatewaySettings
 
     async def admit(self, ask: Ask) -> Tape:
-        """The tape of a new generation; the caller releases it.
+        """The tape of the generation that answers `ask`, a new one unless its idempotency key stands
+        for one already; the caller releases it.
 
-        Raises RequestError for what an engine or the key's limits refuse or the log cannot keep, and
-        BusError (503) while there is no broker or no engine; the generation is then ended, or will
-        be by an engine that finds its task without a log.
+        Raises RequestError for what an engine, the key's limits or a full queue refuse, for what the
+        log cannot keep and for an idempotency key that stands for something else; BusError (503)
+        while there is no broker or no engine; the generation is then ended, or will be by an engine
+        that finds its task without a log.
         """
+        asked = ask.idempotency
+        if asked is None:
+            tape = await self._admit(ask, None)
+            assert tape is not None, "nobody else knows its id"
+            return tape
+        conflicts = Conflicts()
+        while True:
+            found = await self.idempotency.find(ask.caller, asked)
+            if found.generation_id is not None and found.is_open:
+                ask.access.headers[REPLAYED_HEADER] = "true"
+                return await self.hub.open(found.generation_id)
+            tape = await self._admit(ask, found)
+            if tape is not None:
+                return tape
+            await conflicts.again()
+
+    async def _admit(self, ask: Ask, found: Found | None) -> Tape | None:
+        """A new generation. found: what its idempotency key stands for, if it has one; None is
+        returned where somebody else was faster under that key."""
         if await self.bus.part(StoreGauge).is_nearly_full():
             raise RequestError(errors.store_full())
         await self.limiter.check(ask.access, ask.dialect)
+        load = self.loads.enter(ask.caller, ask.priority)
+        try:
+            if not await self.backlog.has_room(load.lane):
+                raise RequestError(errors.queue_full())
+            tape = await self._prepare_and_begin(ask, found, load)
+        except BaseException:
+            self.loads.leave(load)
+            raise
+        if tape is None:
+            self.loads.leave(load)
+        return tape
+
+    async def _prepare_and_begin(self, ask: Ask, found: Found | None, load: Load) -> Tape | None:
         created_at_ms = time.time_ns() // 1_000_000
         prepared = await self._prepare(ask.native, created_at_ms)
-        generation_id = ids.new_generation_id()
+        generation_id = await self._name(ask, found)
+        if generation_id is None:
+            return None
         replaces = await self._current(ask)
         requested = self._requested(ask, prepared, generation_id, created_at_ms, replaces)
         ticket = await self.limiter.take(ask.access, ask.dialect, cost_of(prepared), requested)
+        ordinal = await self._ordinal(ask.native)
+        place = Place(n_slots=prepared.n_slots, ordinal=ordinal, lane=load.lane)
+        self.loads.keep(load, generation_id)
         try:
-            tape = await self._begin(ask, requested, prepared.n_slots)
+            tape = await self._begin(requested, place)
         except BaseException:
             self.limiter.give_back(ticket)
             raise
+        if tape is None:
+            self.limiter.give_back(ticket)
+            return None
         self.limiter.hold(ticket, tape)
         return tape
 
-    async def _begin(self, ask: Ask, requested: Requested, n_slots: int) -> Tape:
+    async def _name(self, ask: Ask, found: Found | None) -> str | None:
+        """The id of a new generation; None where its idempotency key was taken by somebody else."""
+        if found is None or ask.idempotency is None:
+            return ids.new_generation_id()
+        if found.generation_id is not None:  # who named it has not opened its log, and may be dead
+            return found.generation_id
+        return await self.idempotency.take(ask.caller, ask.idempotency, found)
+
+    async def _begin(self, requested: Requested, place: Place) -> Tape | None:
+        if requested.idempotency_key is not None:
+            return await self._begin_once(requested, place)
         tape = await self.hub.open(requested.generation_id, is_new=True, requested=requested)
         try:
-            await self._open_log(requested, n_slots, await self._ordinal(ask.native))
-            await self._show(requested)
+            await self.opener.open(requested, place)
+            await self.opener.show(requested)
         except BaseException:
             tape.release()
             raise
         return tape
+
+    async def _begin_once(self, requested: Requested, place: Place) -> Tape | None:
+        """The same where others may open the same log: only then is it known what it begins with."""
+        if not await self.opener.open(requested, place):
+            return None
+        await self.opener.show(requested)
+        return await self.hub.open(requested.generation_id)
 
     async def _prepare(self, native: NativeRequest, created_at_ms: int) -> Prepared:
         body = orjson.dumps(native.body)
@@ -114,7 +170,10 @@ class Admission:
         slot = native.body.get("id_slot")
         if not isinstance(slot, int) or slot < 0:
             return None
-        return await self.engines.ordinal_of(slot, self.model.loaded().n_slots)
+        ordinal = await self.engines.ordinal_of(slot, self.model.loaded().n_slots)
+        if ordinal is not None:
+            self.backlog.note_ordinal(ordinal)
+        return ordinal
 
     def _requested(
         self,
@@ -137,51 +196,12 @@ class Admission:
             conversation=ask.conversation,
             replaces=replaces,
             caller=ask.caller,
+            idempotency_key=None if ask.idempotency is None else ask.idempotency.key,
+            priority=ask.priority,
             content=ask.access.content or self.settings.record_content,
             created_at_ms=created_at_ms,
             deadline_at_ms=created_at_ms + round(self.settings.deadline_s * 1000),
         )
-
-    async def _open_log(self, requested: Requested, n_slots: int, ordinal: int | None) -> None:
-        generation_id = requested.generation_id
-        task = Task(
-            generation_id=generation_id,
-            n_slots=n_slots,
-            priority=requested.priority,
-            created_at_ms=requested.created_at_ms,
-            deadline_at_ms=requested.deadline_at_ms,
-        )
-        # One connection keeps their order, so the second need not wait for the first one's answer.
-        publishing = publish_task(self.bus, self.settings.model_key, task, ordinal)
-        queueing = asyncio.ensure_future(publishing)
-        await asyncio.sleep(0)
-        try:
-            await self._append(requested)
-        finally:
-            await self._settle(queueing, generation_id)
-
-    async def _settle(self, queueing: "asyncio.Future[None]", generation_id: str) -> None:
-        """A log whose task was refused must not stay open."""
-        try:
-            await queueing
-        except BusError:
-            self.hub.spawn(self._abandon(generation_id))
-            raise
-
-    async def _append(self, requested: Requested) -> None:
-        generation_id = requested.generation_id
-        try:
-            await self.writer.append(EMPTY, generation_id, requested)
-        except (Fenced, LogClosed):
-            # An engine waited too long for us and closed the log: that is the answer now.
-            log.warning("action=admitted_too_late generation=%s", generation_id)
-        except MessageTooLarge as error:
-            await self.ender.fail(generation_id, errors.too_large_to_keep())
-            raise RequestError(errors.too_large_to_keep()) from error
-        except BusUnavailable:
-            # It may be stored all the same; nobody will read that answer.
-            self.hub.spawn(self._abandon(generation_id))
-            raise
 
     async def _current(self, ask: Ask) -> str | None:
         """The generation that the conversation shows now and that this one is to displace."""
@@ -189,28 +209,3 @@ class Admission:
             return None
         entry = await self.conversations.find(ask.caller, ask.conversation)
         return None if entry is None else entry.generation_id
-
-    async def _show(self, requested: Requested) -> None:
-        """Let the conversation show the new generation, and cancel what it showed until now.
-
-        Of two requests at once the later swap wins and cancels the other's generation.
-        """
-        if requested.conversation is None:
-            return
-        entry = ConversationEntry(
-            conversation_id=requested.conversation,
-            generation_id=requested.generation_id,
-            dialect=requested.dialect,
-            render=requested.render,
-            started_at_s=requested.created_at_ms // 1000,
-        )
-        try:
-            old = await self.conversations.swap(requested.caller, requested.conversation, entry)
-        except BusError:
-            self.hub.spawn(self._abandon(requested.generation_id))
-            raise
-        if old is not None and not old.is_done:
-            self.hub.spawn(self._abandon(old.generation_id, "replaced"))
-
-    async def _abandon(self, generation_id: str, reason: str = "client_gone") -> None:
-        await self.ender.cancel(generation_id, reason)

@@ -6,6 +6,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from schemas.errors import Problem
+from schemas.events import Requested
 from services.edge.access import access_of
 from services.edge.disconnect import unless_gone
 from services.edge.errors import JSON_TYPE, problem_response
@@ -55,7 +56,8 @@ class Answers:
         try:
             await unless_gone(request, tape.wait_done())
         except ClientDisconnect:
-            await self._cancel(tape)
+            if tape.projection.requested.idempotency_key is None:
+                await self._cancel(tape)
             raise
         problem = tape.projection.problem
         if problem is not None:
@@ -66,7 +68,7 @@ class Answers:
     async def _stream(
         self, request: Request, tape: Tape, refuse: Refuse, outlives_client: bool
     ) -> Response:
-        is_resumable = outlives_client or tape.projection.requested.conversation is not None
+        is_resumable = outlives_client or may_come_back(tape.projection.requested)
         try:
             await unless_gone(request, tape.wait_started())
         except ClientDisconnect:
@@ -82,6 +84,11 @@ class Answers:
 
     async def _cancel(self, tape: Tape) -> None:
         await self._ender.cancel(tape.generation_id, CLIENT_GONE, state=tape.generation)
+
+
+def may_come_back(requested: Requested) -> bool:
+    """Whether its client can ask for the same stream again."""
+    return requested.conversation is not None or requested.idempotency_key is not None
 
 
 def headers_of(tape: Tape) -> dict[str, str]:

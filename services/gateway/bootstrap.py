@@ -1,12 +1,14 @@
 """Builds the gateway: the only place here that joins it to the bus."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 
 from fastapi import FastAPI
 from starlette.routing import Route
 
 from schemas import subjects
+from services.bus.backlog import Backlog
 from services.bus.connection import Bus
 from services.bus.errors import BusError
 from services.bus.kv import Bucket
@@ -26,11 +28,14 @@ from services.gateway.cors_proxy import CorsProxy, refuse
 from services.gateway.counting import COUNTED_OF_PATH, CountingRoutes, TokenCounter
 from services.gateway.engines import Engines
 from services.gateway.generating import DIALECT_OF_PATH, GeneratingRoutes
+from services.gateway.idempotency import IdempotencyKeys
 from services.gateway.info import InfoRoutes
 from services.gateway.limits.limiter import Limiter
+from services.gateway.loads import CallerLoads
 from services.gateway.metrics import MetricsRoute
 from services.gateway.models import ServedModel
 from services.gateway.openapi import openapi
+from services.gateway.opening import Opener
 from services.gateway.predict import PredictRoute
 from services.gateway.readiness import install_readiness
 from services.gateway.responses import ResponsesRoutes
@@ -56,26 +61,32 @@ def create_app(
     `bus` stays the caller's. Routes of the read side may be added to it."""
     model = ServedModel(bus, settings)
     keys = _key_ring(settings)
+    loads = CallerLoads(hub)
+    backlog = Backlog(bus, settings.model_key, settings.max_queue)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        async with watching_keys(bus, keys):
+        async with watching_keys(bus, keys), _running(loads.watch()):
             await model.start()
             yield
             await model.stop()
+        backlog.close()
         await hub.close()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     engines = Engines(bus, settings.model_key, settings.prepare_timeout_s)
     ender = LogEnder(bus, writer, settings.model_key)
+    opener = Opener(bus=bus, writer=writer, hub=hub, conversations=conversations, ender=ender)
     admission = Admission(
         bus=bus,
-        writer=writer,
         hub=hub,
         engines=engines,
         model=model,
         conversations=conversations,
-        ender=ender,
+        opener=opener,
+        idempotency=_idempotency(bus, hub, conversations, settings),
+        backlog=backlog,
+        loads=loads,
         limiter=Limiter(Bucket(bus, subjects.LIMITS_BUCKET), hub, _names(settings)),
         settings=settings,
     )
@@ -98,6 +109,25 @@ def create_app(
     install_static(app, settings.static_dir, has_page=settings.has_page)
     _install_manners(app, settings, model, keys)
     return app
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Coroutine[object, object, None]) -> AsyncGenerator[None]:
+    """While inside, `work` runs."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _idempotency(
+    bus: Bus, hub: Hub, conversations: Conversations, settings: GatewaySettings
+) -> IdempotencyKeys:
+    bucket = Bucket(bus, subjects.IDEMPOTENCY_BUCKET)
+    forgotten = Forgotten(conversations.keys)
+    return IdempotencyKeys(bucket, hub.logs, forgotten, settings.idempotency_window_s)
 
 
 def _names(settings: GatewaySettings) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ class GatewaySettings:
     /cors-proxy. ui_settings: JSON object, shown by /props.
     record_content: full, hashes or none: what the archive keeps of a caller that says nothing else.
     predict_route, predict_health_route: Google Cloud's paths, empty for none.
+    max_queue: tasks that may wait for an engine, 0 for any number. idempotency_window_s: seconds for
+    which an idempotency key stands for the same generation.
     """
 
     host: str = "127.0.0.1"
@@ -49,3 +51,5 @@ class GatewaySettings:
     predict_health_route: str = ""
     max_body_bytes: int = 64 * 1024 * 1024
     prepare_timeout_s: float = 30.0
+    max_queue: int = 1024
+    idempotency_window_s: int = 1800

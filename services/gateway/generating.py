@@ -12,6 +12,7 @@ from services.edge.body import BodyTooLarge, JsonObject, read_json
 from services.edge.errors import anthropic_problem_response, headers_of_error, problem_response
 from services.gateway.admission import Admission, Ask
 from services.gateway.answer import Answers, Refuse
+from services.gateway.asking import idempotency_of, priority_of
 from services.gateway.config import GatewaySettings
 from services.gateway.dialects import anthropic, native, openai_chat, openai_completion
 from services.gateway.dialects.fields import NativeRequest
@@ -76,6 +77,10 @@ class GeneratingRoutes:
             caller=request.state.caller,
             conversation=conversation_of(request),
             access=access_of(request),
+            priority=priority_of(request.headers, body),
+            idempotency=idempotency_of(
+                request.headers, path=request.url.path, dialect=dialect.name, body=body
+            ),
         )
 
 

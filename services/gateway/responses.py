@@ -15,6 +15,7 @@ from services.edge.errors import JSON_TYPE
 from services.edge.sse import SseResponse
 from services.gateway.admission import Admission, Ask
 from services.gateway.answer import Answers, answer_headers, headers_of
+from services.gateway.asking import idempotency_of, priority_of
 from services.gateway.cancellation import LogEnder
 from services.gateway.config import GatewaySettings
 from services.gateway.counting import OPENAI_OBJECT, TokenCounter, counted_response
@@ -62,6 +63,10 @@ class ResponsesRoutes:
             caller=caller,
             conversation=conversation_of(request),
             access=access_of(request),
+            priority=priority_of(request.headers, body),
+            idempotency=idempotency_of(
+                request.headers, path=request.url.path, dialect=responses.DIALECT, body=body
+            ),
         )
         tape = await self._admission.admit(ask)
         is_background = body.get("background") is True

@@ -31,6 +31,8 @@ HTTP_FLAGS: tuple[Flag, ...] = (
     flag("--webui-config --ui-config", "LLAMA_ARG_UI_CONFIG", "text", "", GATEWAY, "settings of the web UI, a JSON object", metavar="JSON"),
     flag("--webui-config-file --ui-config-file", "LLAMA_ARG_UI_CONFIG_FILE", "text", "", GATEWAY, "file with settings of the web UI", metavar="FILE"),
     flag("-to --timeout", "LLAMA_ARG_TIMEOUT", "int", 3600, GATEWAY, "seconds after which a request fails", low=1, high=I32),
+    flag("--max-queue", "LLAMATAPE_MAX_QUEUE", "int", 1024, GATEWAY, "requests that may wait for a slot; more are answered with 503 (0: any number)", low=0, high=1_000_000),
+    flag("--idempotency-window", "LLAMATAPE_IDEMPOTENCY_WINDOW_S", "int", 1800, GATEWAY, "seconds for which an Idempotency-Key gives the same answer; below --hot-window", low=1, high=I32),
     flag("--sse-ping-interval", "LLAMA_ARG_SSE_PING_INTERVAL", "int", 30, f"{GATEWAY} {ENGINE}", "seconds of silence before a ping on event streams, -1 disables", low=-1, high=I32),
     flag("--threads-http", "LLAMA_ARG_THREADS_HTTP", "int", -1, GATEWAY, "threads for HTTP (no effect: one event loop serves all connections)", low=-1, high=I32),
 )
