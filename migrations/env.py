@@ -13,9 +13,10 @@ from sqlalchemy import Connection, text
 from services.database.base import Base
 from services.database.engine import create_engine
 from services.models import tables as models_tables
+from services.models.keys import tables as keys_tables
 from services.streams.archive import tables as archive_tables
 
-OWNERS = (models_tables, archive_tables)
+OWNERS = (models_tables, keys_tables, archive_tables)
 """Whoever has tables; importing them is what puts these into `Base.metadata`."""
 
 ADVISORY_LOCK = 0x11A3A7A9E

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -12,10 +13,12 @@ from services.logs import event
 
 log = logging.getLogger(__name__)
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest revision in `migrations/versions`. Revisions are numbers of four digits, so they sort."""
 
 VERSION_TABLE = "alembic_version"
+_ALEMBIC = threading.Lock()
+"""Alembic keeps its configuration in a global: two upgrades in one process would mix them up."""
 
 
 async def ensure_schema(engine: AsyncEngine) -> None:
@@ -47,4 +50,5 @@ def _upgrade(url: str) -> None:
     # Importing Alembic costs as much as all the rest of the start; most starts do not need it.
     from services.database.migrate import upgrade
 
-    upgrade(url)
+    with _ALEMBIC:
+        upgrade(url)

@@ -17,6 +17,7 @@ from services.models.catalog import spec_of
 from services.models.config import ModelsSettings
 from services.models.journal import Records
 from services.models.keeper import Keeper
+from services.models.keys.mirror import KeyMirror, Rows
 from services.models.lifecycle import Order, Wish
 from services.models.mirror import Mirror
 from services.models.observer import Observer
@@ -37,9 +38,29 @@ async def run_models(bus: Bus, settings: ModelsSettings) -> AsyncGenerator[Model
     service = _build(bus, settings)
     try:
         await service.start()
-        yield service
+        async with mirroring_keys(bus, settings.database_url):
+            yield service
     finally:
         await service.stop()
+
+
+@contextlib.asynccontextmanager
+async def mirroring_keys(bus: Bus, database_url: str) -> AsyncGenerator[None]:
+    """While inside, gateways learn of the keys in the database; of the first ones once it is open."""
+
+    async def open_rows() -> Rows:
+        await asyncio.to_thread(importlib.import_module, "services.models.keys.store")
+        from services.models.keys.store import open_keys
+
+        return await open_keys(database_url)
+
+    mirror = KeyMirror(open_rows, Bucket(bus, subjects.API_KEYS_BUCKET), _now_ms)
+    task = asyncio.create_task(mirror.run(), name="keys")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def _build(bus: Bus, settings: ModelsSettings) -> ModelsService:

@@ -2,7 +2,11 @@
 
 ModelsError(LlamatapeError)
 ├── DownloadFailed   a model's file cannot be had
-└── NotGguf          the file is not a GGUF model, or is damaged
+├── NotGguf          the file is not a GGUF model, or is damaged
+└── KeyProblem       an order about API keys cannot be carried out
+    ├── BadKey         no key can be like that
+    ├── UnknownKey     there is no such key
+    └── AmbiguousKey   several keys have that name
 """
 
 from schemas.errors import LlamatapeError
@@ -18,3 +22,19 @@ class DownloadFailed(ModelsError):
 
 class NotGguf(ModelsError):
     """The file is not a GGUF model, or is damaged."""
+
+
+class KeyProblem(ModelsError):
+    """An order about API keys cannot be carried out."""
+
+
+class BadKey(KeyProblem):
+    """No key can be like that."""
+
+
+class UnknownKey(KeyProblem):
+    """There is no such key."""
+
+
+class AmbiguousKey(KeyProblem):
+    """Several keys have that name."""

@@ -14,10 +14,12 @@ from sqlalchemy import text
 from services.database import migrate
 from services.database.engine import create_engine, transaction
 from services.database.errors import DatabaseUnavailable, SchemaTooNew
+from services.database.opening import open_database
 from services.database.schema import HEAD, current_revision, ensure_schema
 from services.models.registry import open_registry
 
 TABLES = {
+    "api_keys",
     "archive_cursor",
     "archived_events",
     "archived_generations",
@@ -131,3 +133,10 @@ async def test_several_processes_may_start_at_once(url: str, path: Path) -> None
     assert tables(path) == TABLES
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_several_parts_of_one_process_open_it_at_once(url: str) -> None:
+    engines = await asyncio.gather(*(open_database(url) for _ in range(4)))
+    for engine in engines:
+        await engine.dispose()
+    assert await revision_of(url) == HEAD

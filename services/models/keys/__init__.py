@@ -1,0 +1,1 @@
+"""API keys in the database, and their mirror on the bus, which gateways watch."""
