@@ -33,7 +33,10 @@ class EnginePresence(Message, frozen=True, kw_only=True):
 
 
 class ModelStatus(Message, frozen=True, kw_only=True):
-    """Value of the models bucket: one model as gateways need it. Times are Unix seconds."""
+    """Value of the models bucket: one model as gateways need it. Times are Unix seconds.
+
+    source: where it was found: cache, models_dir or registry; empty for a model that was named.
+    """
 
     model_key: str
     name: str
@@ -46,6 +49,7 @@ class ModelStatus(Message, frozen=True, kw_only=True):
     error: str = ""
     created_at_s: int = 0
     changed_at_s: int = 0
+    source: str = ""
 
 
 class HostPresence(Message, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from schemas.errors import Problem
 from schemas.events import MediaRef, Prompt
+from schemas.lifecycle import ModelStatus
 from schemas.params import Params
 from schemas.struct import Message, TaggedMessage
 
@@ -237,6 +238,18 @@ class StopEngine(TaggedMessage, frozen=True, kw_only=True, tag="stop_engine"):
 
     engine: str
     grace_s: float = 3.0
+
+
+class ListModels(TaggedMessage, frozen=True, kw_only=True, tag="list_models"):
+    """Ask for ModelList. is_fresh: look at folders and caches again."""
+
+    is_fresh: bool = False
+
+
+class ModelList(TaggedMessage, frozen=True, kw_only=True, tag="model_list"):
+    """Every model that the models service knows, by name."""
+
+    models: tuple[ModelStatus, ...]
 
 
 class Done(TaggedMessage, frozen=True, kw_only=True, tag="done"):

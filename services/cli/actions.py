@@ -26,8 +26,8 @@ def print_cached_models() -> int:
 
     found = list(cached_models(cache_dirs(os.environ).hub))
     print(f"number of models in cache: {len(found)}")
-    for number, name in enumerate(found, 1):
-        print(f"{number:4}. {name}")
+    for number, model in enumerate(found, 1):
+        print(f"{number:4}. {model.name}")
     return 0
 
 

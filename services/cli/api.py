@@ -72,9 +72,10 @@ async def _api(bus: Bus, values: Values) -> AsyncGenerator[None]:
 
 @contextlib.asynccontextmanager
 async def _models(bus: Bus, values: Values) -> AsyncGenerator[None]:
-    from services.models.bootstrap import run_models
+    from services.models.bootstrap import run_listing, run_models
 
-    async with run_models(bus, settings.models_settings(values)):
+    models = settings.models_settings(values)
+    async with run_listing(bus, models) if models.is_router else run_models(bus, models):
         yield
 
 

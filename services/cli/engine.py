@@ -1,11 +1,14 @@
 """`llamatape engine`: one engine alone. Loading, serving and the decoder are services.engine's."""
 
 from services.cli import checks, downloading, lifeline, log_setup, settings
+from services.cli.errors import UsageError
 from services.cli.flags import Values
 
 
 def run(values: Values) -> int:
     """Blocks until the engine ends; its exit code. Raises CliError."""
+    if settings.is_router(values):
+        raise UsageError(settings.NO_MODEL)
     lifeline.hold()
     log_setup.configure("engine", values)
     values = downloading.with_model(values, None)

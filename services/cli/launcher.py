@@ -93,7 +93,8 @@ def prepared(values: Values) -> Generator[Ground]:
 
 
 def _check_model(values: Values) -> None:
-    checks.check_model(settings.model_path(values), is_needed=not values["simulate"])
+    is_needed = not (values["simulate"] or settings.is_router(values))
+    checks.check_model(settings.model_path(values), is_needed=is_needed)
 
 
 class Launcher:

@@ -22,7 +22,7 @@ def banner(values: Values, url: str) -> str:
     return "\n".join(
         [
             "",
-            f"Llamatape serves {settings.model_name(values)} at {url}",
+            f"Llamatape serves {settings.model_name(values) or 'no model yet'} at {url}",
             f"Logs and data are in {folder}. Ctrl-C stops everything.",
             "Try:",
             f"  {_curl(url, has_key=bool(settings.api_keys(values)))}",

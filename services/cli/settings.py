@@ -23,6 +23,7 @@ from services.engine.errors import BadSimulation
 from services.engine.simulation import Simulation, parse_simulation
 from services.gateway.config import GatewaySettings
 from services.models.config import ModelsSettings
+from services.models.downloads.cache import cache_dirs
 from services.streams.config import StreamsSettings
 
 AUTO_SLOTS = 4
@@ -33,6 +34,7 @@ SIMULATED = "simulated"
 DATABASE_NAME = "llamatape.db"
 REPLICATED_LEASE_S = 15.0
 DRAIN_GRACE_S = 5.0
+NO_MODEL = "no model: name a GGUF file with -m FILE, or a repository with -hf USER/MODEL"
 RECEIPTS_NAME = "downloads.jsonl"
 
 
@@ -51,9 +53,15 @@ def model_path(values: Values) -> str:
     """
     if path := values["model"]:
         return str(path)
-    if values["simulate"] or is_remote(values):
+    if values["simulate"] or is_remote(values) or is_router(values):
         return ""
-    raise UsageError("no model: name a GGUF file with -m FILE, or a repository with -hf USER/MODEL")
+    raise UsageError(NO_MODEL)
+
+
+def is_router(values: Values) -> bool:
+    """Whether no model is named at all: then requests name theirs."""
+    named = (values["model"], values["hf_repo"], values["model_url"], values["alias"])
+    return not (any(named) or values["simulate"])
 
 
 def is_remote(values: Values) -> bool:
@@ -78,7 +86,8 @@ def aliases(values: Values) -> tuple[str, ...]:
 def model_name(values: Values) -> str:
     """The first alias, else the repository, else the file's name."""
     given = next(iter(aliases(values)), "") or get(values, "hf_repo", str)
-    return given or Path(model_path(values)).name or _url_name(values) or SIMULATED
+    own = given or Path(model_path(values)).name or _url_name(values)
+    return "" if is_router(values) else own or SIMULATED
 
 
 def _url_name(values: Values) -> str:
@@ -146,6 +155,7 @@ def gateway_settings(values: Values) -> GatewaySettings:
         cors=_cors(values),
         api_prefix=_prefix(get(values, "api_prefix", str)),
         static_dir=_static_dir(values),
+        is_router=is_router(values),
         has_cors_proxy=get(values, "ui_mcp_proxy", bool),
         has_page=get(values, "ui", bool) and not get(values, "path", str),
         ui_settings=_ui_settings(values),
@@ -177,10 +187,16 @@ def _prefix(text: str) -> str:
 
 def _static_dir(values: Values) -> str:
     """Empty where no files are served, as with --no-ui (llama-server)."""
-    path = get(values, "path", str)
+    path = _folder(values, "path")
+    return path if get(values, "ui", bool) else ""
+
+
+def _folder(values: Values, key: str) -> str:
+    """Absolute; empty for none."""
+    path = get(values, key, str)
     if path and not os.path.isdir(path):
-        raise UsageError(f"--path: {path} is not a folder")
-    return os.path.abspath(path) if path and get(values, "ui", bool) else ""
+        raise UsageError(f"--{key.replace('_', '-')}: {path} is not a folder")
+    return _absolute(path)
 
 
 def _ui_settings(values: Values) -> str:
@@ -234,6 +250,9 @@ def models_settings(values: Values) -> ModelsSettings:
         model_path=_absolute(model_path(values)),
         aliases=aliases(values),
         tags=tags(values),
+        is_router=is_router(values),
+        hub=str(cache_dirs(os.environ).hub),
+        models_dir=_folder(values, "models_dir"),
         receipts_path=str(data_dir(values) / RECEIPTS_NAME) if values["data_dir"] else "",
         engine_env=tuple(values_to_env(engine_values, [MODEL, ENGINE, SAMPLING]).items()),
         n_engines=get(values, "engines", int),

@@ -11,6 +11,7 @@ from schemas.keys import GENERATE, READ
 
 ADMIN_PREFIXES = ("/v1/audit",)
 TELLING_METHODS = ("GET", "HEAD")
+ACTING_GETS = frozenset({"/cors-proxy"})
 TELLING_POSTS = frozenset(
     {
         "/tokenize",
@@ -30,7 +31,8 @@ def scope_of(method: str, path: str) -> str:
     """The scope that a request needs; empty where its route asks for one."""
     if path.startswith(ADMIN_PREFIXES):
         return ""
-    return READ if method in TELLING_METHODS or path in TELLING_POSTS else GENERATE
+    is_telling = method in TELLING_METHODS and path not in ACTING_GETS
+    return READ if is_telling or path in TELLING_POSTS else GENERATE
 
 
 def missing(scope: str) -> Problem:

@@ -22,6 +22,7 @@ from services.edge.prefix import install_prefix
 from services.gateway.admission import Admission
 from services.gateway.answer import Answers
 from services.gateway.cancellation import LogEnder
+from services.gateway.choosing import MODEL_PATHS, ChoosingRoutes
 from services.gateway.config import GatewaySettings
 from services.gateway.controlling import ControlRoutes
 from services.gateway.cors_proxy import CorsProxy, refuse
@@ -92,6 +93,8 @@ def create_app(
     )
     answers, counter = Answers(ender), TokenCounter(engines)
     stored = StoredResponses(hub.logs, Forgotten(conversations.keys))
+    if settings.is_router:
+        _add_choosing_routes(app, ChoosingRoutes(bus, settings))
     _add_generating_routes(app, GeneratingRoutes(admission, answers, settings))
     _add_responses_routes(
         app, ResponsesRoutes(admission, answers, stored, counter, ender, settings)
@@ -143,6 +146,21 @@ def _key_ring(settings: GatewaySettings) -> KeyRing:
 
 
 # Plain Starlette routes: FastAPI's own would resolve dependencies and validate on every request.
+
+
+def _add_choosing_routes(app: FastAPI, routes: ChoosingRoutes) -> None:
+    """Before those of the one model, which they stand in front of."""
+    add = app.router.add_route
+    for path in ("/health", "/v1/health"):
+        add(path, routes.health, methods=["GET"])
+    for path in ("/models", "/v1/models"):
+        add(path, routes.models, methods=["GET"])
+    add("/models/load", routes.load, methods=["POST"])
+    add("/models/unload", routes.unload, methods=["POST"])
+    add("/props", routes.props, methods=["GET"])
+    add("/slots", routes.ask, methods=["GET"])
+    for path in MODEL_PATHS:
+        add(path, routes.order, methods=["POST"])
 
 
 def _add_generating_routes(app: FastAPI, routes: GeneratingRoutes) -> None:
@@ -213,6 +231,7 @@ def _install_manners(
     install_error_handlers(app, unavailable=(BusError, StreamsError))
     install_body_handlers(app)
     install_auth(app, keys)
-    install_readiness(app, model)
+    if not settings.is_router:
+        install_readiness(app, model)
     install_prefix(app, settings.api_prefix)
     install_cors(app, settings.cors)

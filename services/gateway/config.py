@@ -17,7 +17,8 @@ class GatewaySettings:
     model_path: as shown by /props. api_prefix: what every path begins with, no slash at its end.
     static_dir: folder of files to serve, empty for none. has_page: whether our own page is served
     where there is no such folder. has_cors_proxy: whether pages reach other servers through
-    /cors-proxy. ui_settings: JSON object, shown by /props.
+    /cors-proxy. ui_settings: JSON object, shown by /props. is_router: no model was named, requests name
+    theirs.
     record_content: full, hashes or none: what the archive keeps of a caller that says nothing else.
     predict_route, predict_health_route: Google Cloud's paths, empty for none.
     max_queue: tasks that may wait for an engine, 0 for any number. idempotency_window_s: seconds for
@@ -46,6 +47,7 @@ class GatewaySettings:
     static_dir: str = ""
     has_page: bool = False
     has_cors_proxy: bool = False
+    is_router: bool = False
     ui_settings: str = "{}"
     predict_route: str = ""
     predict_health_route: str = ""

@@ -5,24 +5,27 @@ import contextlib
 import importlib
 import time
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 from schemas import subjects
 from schemas.errors import LlamatapeError
-from schemas.rpc import DescribeSlots, Done, HostOrder, SlotsDescription
+from schemas.rpc import DescribeSlots, Done, HostOrder, ListModels, SlotsDescription
 from services.bus.connection import Bus
 from services.bus.errors import NoResponder
 from services.bus.kv import Bucket
-from services.bus.rpc import ask
+from services.bus.rpc import ask, serve
 from services.models.catalog import spec_of
 from services.models.config import ModelsSettings
 from services.models.journal import Records
 from services.models.keeper import Keeper
 from services.models.keys.mirror import KeyMirror, Rows
 from services.models.lifecycle import Order, Wish
+from services.models.listing import Listing
 from services.models.mirror import Mirror
 from services.models.observer import Observer
 from services.models.orders import engine_id, host_order
 from services.models.service import ModelsService
+from services.models.shelf import Folders
 
 ORDER_TIMEOUT_S = 5.0
 PING_TIMEOUT_S = 0.5
@@ -61,6 +64,26 @@ async def mirroring_keys(bus: Bus, database_url: str) -> AsyncGenerator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+@contextlib.asynccontextmanager
+async def run_listing(bus: Bus, settings: ModelsSettings) -> AsyncGenerator[None]:
+    """Answer which models there are, while the context is open. Raises BusUnavailable on entry."""
+    folders = Folders(
+        hub=Path(settings.hub) if settings.hub else None,
+        models=Path(settings.models_dir) if settings.models_dir else None,
+    )
+    listing = Listing(folders, lambda: _open_records(settings.database_url))
+    subscription = await serve(
+        bus, subjects.MODELS_RPC, ListModels, listing.answer, queue=subjects.MODELS_RPC
+    )
+    listing.start()
+    try:
+        yield
+    finally:
+        await listing.stop()
+        if bus.is_connected:
+            await subscription.unsubscribe()
 
 
 def _build(bus: Bus, settings: ModelsSettings) -> ModelsService:

@@ -59,6 +59,12 @@ class Registry:
             row.digest, row.header = facts.digest, facts.header
             return True
 
+    async def models(self) -> list[ModelSpec]:
+        """All of them, by name."""
+        async with transaction(self._engine) as session:
+            rows = (await session.scalars(select(ModelRow).order_by(ModelRow.name))).all()
+            return [_as_spec(row) for row in rows]
+
     async def record(self, key: str, verdict: Verdict, at_ms: int) -> bool:
         """Make `verdict` the current state; its transition, if it is one, in the same transaction.
 
@@ -143,6 +149,16 @@ def _transition(key: str, before: str, verdict: Verdict, at_ms: int) -> ModelTra
 
 def _as_receipt(row: DownloadRow) -> Receipt:
     return Receipt(**{field.name: getattr(row, field.name) for field in fields(Receipt)})
+
+
+def _as_spec(row: ModelRow) -> ModelSpec:
+    return ModelSpec(
+        key=row.key,
+        name=row.name,
+        path=row.path,
+        aliases=tuple(row.aliases),
+        tags=tuple(row.tags),
+    )
 
 
 def _as_transition(row: ModelTransitionRow) -> Transition:

@@ -229,7 +229,7 @@ def test_bad_starts_are_one_line(tmp_path: Path) -> None:
     serve = ["serve", "--port", "0"]
     data = ["--data-dir", str(text_file / "below")]
     cases = [
-        ([*serve], "no model: name a GGUF file with -m FILE"),
+        (["engine"], "no model: name a GGUF file with -m FILE"),
         ([*serve, "-m", "/nowhere.gguf"], "model /nowhere.gguf cannot be read: No such file"),
         ([*serve, "-m", str(tmp_path)], f"model {tmp_path} is not a file"),
         ([*serve, "-m", str(text_file)], f"model {text_file} is not a GGUF file"),

@@ -81,7 +81,6 @@ _MEDIA: tuple[Flag, ...] = (
 )
 
 _ROUTER: tuple[Flag, ...] = (
-    _later("--models-dir", help="folder of models to choose from", env="LLAMA_ARG_MODELS_DIR", services=MODELS, metavar="DIR"),
     _later("--models-preset", help="INI file with models and their flags", env="LLAMA_ARG_MODELS_PRESET", services=MODELS, metavar="FILE"),
     _later("--models-max", "int", 4, "models loaded at once, 0 for no limit", env="LLAMA_ARG_MODELS_MAX", services=MODELS),
     _later("--models-autoload / --no-models-autoload", "bool", True, "load a model when a request names it", env="LLAMA_ARG_MODELS_AUTOLOAD", services=MODELS),

@@ -1,6 +1,6 @@
 """Which model is served, and where it comes from."""
 
-from services.cli.table.row import MODEL, Flag, flag
+from services.cli.table.row import MODEL, MODELS, Flag, flag
 
 # fmt: off
 MODEL_FLAGS: tuple[Flag, ...] = (
@@ -13,6 +13,7 @@ MODEL_FLAGS: tuple[Flag, ...] = (
     flag("-mu --model-url", "LLAMA_ARG_MODEL_URL", "text", "", MODEL, "address to download the model from", metavar="URL"),
     flag("--offline", "LLAMA_ARG_OFFLINE", "bool", False, MODEL, "download nothing: use what is in the cache"),
     flag("-dr --docker-repo", "LLAMA_ARG_DOCKER_REPO", "text", "", MODEL, "model of Docker Hub", metavar="[REPO/]MODEL[:QUANT]", is_built=False),
+    flag("--models-dir", "LLAMA_ARG_MODELS_DIR", "text", "", MODELS, "folder of models to list where none is named, besides the cache of downloads", metavar="DIR"),
     flag("--gpt-oss-20b-default", "LLAMATAPE_GPT_OSS_20B", "bool", False, MODEL, "gpt-oss-20b from the model hub, with fitting settings"),
     flag("--gpt-oss-120b-default", "LLAMATAPE_GPT_OSS_120B", "bool", False, MODEL, "gpt-oss-120b from the model hub, with fitting settings"),
 )

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from services.models.downloads.naming import is_model, quant_of, split_of
 
@@ -33,6 +34,13 @@ class CacheDirs:
 
     hub: Path
     files: Path
+
+
+class CachedModel(NamedTuple):
+    """name: `user/model:QUANT`. path: its file, the first of a split one."""
+
+    name: str
+    path: Path
 
 
 def cache_dirs(environment: Mapping[str, str]) -> CacheDirs:
@@ -104,10 +112,12 @@ def write_atomically(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def cached_models(hub: Path) -> Iterator[str]:
-    """`user/model:QUANT` of every model in the cache. Raises OSError."""
+def cached_models(hub: Path) -> Iterator[CachedModel]:
+    """Every model in the cache. Raises OSError."""
     for folder in sorted(hub.glob(f"{_PREFIX}*--*")):
         repo = folder.name.removeprefix(_PREFIX).replace("--", "/", 1)
-        paths = [path for path in RepoCache(hub, repo).files() if is_model(path)]
-        quants = dict.fromkeys(quant_of(path) for path in paths if split_of(path).index == 1)
-        yield from (f"{repo}:{quant}" for quant in quants if quant)
+        quants: dict[str, Path] = {}
+        for path, file in RepoCache(hub, repo).files().items():
+            if is_model(path) and split_of(path).index == 1 and (quant := quant_of(path)):
+                quants.setdefault(quant, file)
+        yield from (CachedModel(f"{repo}:{quant}", file) for quant, file in quants.items())

@@ -73,7 +73,7 @@ def test_offline_takes_what_is_there(hub: Hub, cache: Path) -> None:
     hub.asked.clear()
     assert fetch(source(hub, cache, repo=REPO, is_offline=True)) == (first.path, [])
     assert hub.asked == []
-    assert list(cached_models(cache)) == [f"{REPO}:Q4_K_M"]
+    assert [model.name for model in cached_models(cache)] == [f"{REPO}:Q4_K_M"]
 
 
 def test_a_hub_out_of_reach_is_replaced_by_the_cache(hub: Hub, cache: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from schemas import subjects
 from schemas.params import RANDOM_SEED, Params
+from services.cli import engine as engine_command
 from services.cli import settings
 from services.cli.errors import UsageError
 from services.cli.flags import Values
@@ -54,9 +55,21 @@ def test_orders_hold_no_secrets() -> None:
     assert not any(secret in text for secret in ("sesame", "hush", "pw"))
 
 
-def test_no_model() -> None:
+def test_a_name_without_a_model() -> None:
     with pytest.raises(UsageError, match="name a GGUF file with -m"):
-        settings.check(parse([], {}))
+        settings.gateway_settings(parse(["-a", "name"], {}))
+
+
+def test_without_a_model_requests_name_theirs(tmp_path: Path) -> None:
+    nothing = parse(["--models-dir", str(tmp_path)], {})
+    gateway, models = settings.gateway_settings(nothing), settings.models_settings(nothing)
+    assert (gateway.is_router, gateway.model_name) == (True, "")
+    assert (models.is_router, models.models_dir) == (True, str(tmp_path))
+    settings.check(nothing)
+    with pytest.raises(UsageError, match="name a GGUF file with -m"):
+        engine_command.run(nothing)
+    for named in (["-m", "x.gguf"], ["--simulate", "tokens_per_s=1"], ["-hf", "user/model"]):
+        assert not settings.is_router(parse(named, {}))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +107,17 @@ def test_http_flags_reach_the_gateway(tmp_path: Path) -> None:
 
 def test_without_a_ui_no_files_are_served(tmp_path: Path) -> None:
     assert settings.gateway_settings(values("--path", str(tmp_path), "--no-ui")).static_dir == ""
+    assert not settings.gateway_settings(values("--no-ui")).has_page
+
+
+def test_our_page_is_there_where_no_folder_is(tmp_path: Path) -> None:
+    assert settings.gateway_settings(values()).has_page
+    assert not settings.gateway_settings(values("--path", str(tmp_path))).has_page
+
+
+def test_the_proxy_is_off_unless_it_is_asked_for() -> None:
+    assert not settings.gateway_settings(values()).has_cors_proxy
+    assert settings.gateway_settings(values("--ui-mcp-proxy")).has_cors_proxy
 
 
 @pytest.mark.parametrize(
