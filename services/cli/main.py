@@ -48,6 +48,8 @@ def _dispatch(words: list[str]) -> int:
     command, flags = _split(words)
     if command == DECODER:
         return _decoder(flags)
+    if tool := _TOOLS.get(command):
+        return tool(flags)
     action = "version" if command == "version" else action_of(flags)
     return actions.run(action) if action else _run(command)(parse(flags, os.environ))
 
@@ -70,7 +72,8 @@ def _run(command: str) -> Callable[[Values], int]:
         "migrate": _migrate,
     }
     if command not in runners:
-        raise UsageError(f"no such command: {command} (there are {', '.join(runners)}, version)")
+        names = ", ".join([*runners, *_TOOLS, "version"])
+        raise UsageError(f"no such command: {command} (there are {names})")
     return runners[command]
 
 
@@ -99,6 +102,16 @@ def _migrate(values: Values) -> int:
     from services.cli.migrate import run
 
     return run(values)
+
+
+def _keys(words: list[str]) -> int:
+    from services.cli.keys.run import run
+
+    return run(words)
+
+
+_TOOLS: dict[str, Callable[[list[str]], int]] = {"keys": _keys}
+"""Commands with words of their own instead of flags."""
 
 
 def _decoder(words: list[str]) -> int:

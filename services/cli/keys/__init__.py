@@ -1,0 +1,1 @@
+"""`llamatape keys`: API keys, made, shown and revoked in the database, whether a server runs or not."""
