@@ -302,5 +302,17 @@ class ArchivePiece(TaggedMessage, frozen=True, kw_only=True, tag="archive_piece"
     n_bytes: int = 0
 
 
+class DescribeArchive(TaggedMessage, frozen=True, kw_only=True, tag="describe_archive"):
+    """Ask for ArchiveDescription."""
+
+
+class ArchiveDescription(TaggedMessage, frozen=True, kw_only=True, tag="archive_description"):
+    """n_archived: generations that were ever archived."""
+
+    n_archived: int
+
+
+ArchiveQuestion = ReadArchive | DescribeArchive
+ArchiveAnswer = ArchivePiece | ArchiveDescription | Refusal
 HostOrder = StartEngine | StopEngine
 HostAnswer = Done | Refusal

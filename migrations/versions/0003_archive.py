@@ -13,6 +13,8 @@ down_revision: str | None = "0002"
 branch_labels: None = None
 depends_on: None = None
 
+NAMES = ("chain", "archived", "generations")
+
 
 def upgrade() -> None:
     """Apply."""
@@ -119,7 +121,7 @@ def _create_cursor() -> None:
         sa.PrimaryKeyConstraint("name", name="pk_archive_cursor"),
     )
     # The first archivers may be several: what they lock must be there already.
-    op.bulk_insert(cursor, [{"name": "chain", "seq": 0}, {"name": "generations", "seq": 0}])
+    op.bulk_insert(cursor, [{"name": name, "seq": 0} for name in NAMES])
 
 
 def _column(name: str, kind: "sa.types.TypeEngine[Any]") -> "sa.Column[Any]":

@@ -66,7 +66,10 @@ async def _run(name: str, values: Values, part: Part) -> None:
 
 @contextlib.asynccontextmanager
 async def _api(bus: Bus, values: Values) -> AsyncGenerator[None]:
-    async with _models(bus, values), _gateway(bus, values):
+    from services.streams.archive.bootstrap import archiving
+
+    archive = settings.archive_settings(values, is_embedded=True)
+    async with _models(bus, values), archiving(bus, archive), _gateway(bus, values):
         yield
 
 
@@ -102,10 +105,13 @@ async def _gateway(bus: Bus, values: Values) -> AsyncGenerator[None]:
 
 @contextlib.asynccontextmanager
 async def _streams(bus: Bus, values: Values) -> AsyncGenerator[None]:
+    from services.streams.archive.bootstrap import archiving
     from services.streams.bootstrap import create_app
 
     streams = settings.streams_settings(values)
-    async with _serving(create_app(bus, streams), values, streams.port):
+    archive = settings.archive_settings(values, is_embedded=False)
+    app = create_app(bus, streams)
+    async with archiving(bus, archive), _serving(app, values, streams.port):
         yield
 
 

@@ -10,6 +10,7 @@ from services.cli.table.later import LATER_FLAGS
 from services.cli.table.model import MODEL_FLAGS
 from services.cli.table.process import PROCESS_FLAGS
 from services.cli.table.row import (
+    ARCHIVE,
     BUS,
     ENGINE,
     GATEWAY,
@@ -26,6 +27,7 @@ from services.cli.table.sampling import SAMPLING_FLAGS
 
 __all__ = [
     "ACTIONS",
+    "ARCHIVE",
     "BUS",
     "ENGINE",
     "FLAGS",

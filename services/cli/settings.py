@@ -24,6 +24,7 @@ from services.engine.simulation import Simulation, parse_simulation
 from services.gateway.config import GatewaySettings
 from services.models.config import ModelsSettings
 from services.models.downloads.cache import cache_dirs
+from services.streams.archive.config import ArchiveSettings
 from services.streams.config import StreamsSettings
 
 AUTO_SLOTS = 4
@@ -33,8 +34,9 @@ SIMULATED = "simulated"
 """Name of a model that is none, where the user gives no other."""
 DATABASE_NAME = "llamatape.db"
 REPLICATED_LEASE_S = 15.0
-DRAIN_GRACE_S = 5.0
 NO_MODEL = "no model: name a GGUF file with -m FILE, or a repository with -hf USER/MODEL"
+DRAIN_GRACE_S = 5.0
+DAY_S = 86_400
 RECEIPTS_NAME = "downloads.jsonl"
 
 
@@ -152,6 +154,8 @@ def gateway_settings(values: Values) -> GatewaySettings:
         has_slot_files=bool(slot_save_path(values)),
         has_props_post=get(values, "props", bool),
         record_content=get(values, "record_content", str),
+        max_queue=get(values, "max_queue", int),
+        idempotency_window_s=_idempotency_window(values),
         cors=_cors(values),
         api_prefix=_prefix(get(values, "api_prefix", str)),
         static_dir=_static_dir(values),
@@ -160,6 +164,14 @@ def gateway_settings(values: Values) -> GatewaySettings:
         has_page=get(values, "ui", bool) and not get(values, "path", str),
         ui_settings=_ui_settings(values),
     )
+
+
+def _idempotency_window(values: Values) -> int:
+    """Answers are found as long as their logs are on the broker for certain."""
+    window_s, hot_s = get(values, "idempotency_window", int), values.get("hot_window")
+    if isinstance(hot_s, int | float) and window_s >= hot_s:
+        raise UsageError(f"--idempotency-window: {window_s} is not below --hot-window ({hot_s:g})")
+    return window_s
 
 
 def _cors(values: Values) -> CorsPolicy:
@@ -231,6 +243,21 @@ def streams_settings(values: Values) -> StreamsSettings:
         requires_key=get(values, "require_api_key", bool),
         host=",".join(texts(values, "host")),
         port=port(values, StreamsSettings.port),
+    )
+
+
+def archive_settings(values: Values, *, is_embedded: bool) -> ArchiveSettings:
+    """is_embedded: there is a database in any case, and it is ours to use. Raises UsageError."""
+    hot_window_s, days = get(values, "hot_window", int), get(values, "archive_retention", int)
+    if days and days * DAY_S <= hot_window_s:
+        raise UsageError(f"--archive-retention: {days} days end before --hot-window does")
+    url = database_url(values) if is_embedded else get(values, "database_url", str)
+    return ArchiveSettings(
+        database_url=url if get(values, "archive", bool) else "",
+        hot_window_s=hot_window_s,
+        idempotency_s=get(values, "idempotency_window", int),
+        retention_days=days,
+        sweep_s=get(values, "archive_sweep", float),
     )
 
 
@@ -324,5 +351,6 @@ def check(values: Values) -> None:
     gateway_settings(values)
     tls_files(values)
     streams_settings(values)
+    archive_settings(values, is_embedded=True)
     models_settings(values)
     engine_settings(values)

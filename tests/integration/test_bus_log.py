@@ -10,9 +10,19 @@ from schemas.events import Cancelled, Finished, Tokens, Usage, encode_entry
 from schemas.generation import Generation
 from services.bus.config import BusSettings
 from services.bus.connection import Bus, connect
-from services.bus.errors import Fenced, LogClosed, MessageTooLarge
+from services.bus.ended import HintQueue
+from services.bus.errors import Fenced, LogClosed, LogPurged, MessageTooLarge
 from services.bus.live_log import LiveLog
-from services.bus.log import Entry, LogWriter, last_entry, read_generation, read_log
+from services.bus.log import (
+    Entry,
+    LogWriter,
+    count_entries,
+    last_entry,
+    read_generation,
+    read_log,
+    read_pieces,
+)
+from services.bus.stored_logs import last_entries, purge_log, stored_logs
 from services.bus.topology import ensure_topology
 from services.cli.broker import Broker, start_broker
 from tests.support import events
@@ -173,3 +183,45 @@ def _restart(broker: Broker, folder: os.PathLike[str]) -> Broker:
     os.kill(broker.pid, signal.SIGKILL)
     broker.process.wait()
     return start_broker(str(folder), token=broker.token, port=broker.port)
+
+
+@pytest.mark.parametrize("keep_last", [True, False])
+async def test_a_purge_under_a_reader_leaves_no_gap(bus: Bus, keep_last: bool) -> None:
+    generation_id, n_read = events.new_id(), 0
+    state = await write_log(LogWriter(bus), generation_id, 700)
+    await LogWriter(bus).append(state, generation_id, FINISHED)
+
+    async def read() -> None:
+        nonlocal n_read
+        async for piece in read_pieces(bus, generation_id):
+            n_read += len(piece)
+            await purge_log(bus, generation_id, keep_last=keep_last)
+
+    with pytest.raises(LogPurged):
+        await read()
+    assert 0 < n_read < 700, "nothing after the gap"
+    assert len(await read_log(bus, generation_id)) == int(keep_last)
+    assert await count_entries(bus, generation_id) == int(keep_last)
+
+
+async def test_all_logs_are_listed_with_their_last_entries(bus: Bus) -> None:
+    ids = [events.new_id() for _ in range(3)]
+    states = [await write_log(LogWriter(bus), each, n) for n, each in enumerate(ids)]
+    stored = await stored_logs(bus)
+    assert [stored[each] for each in ids] == [2, 3, 4]
+    found = await last_entries(bus, [*ids, events.new_id()])
+    assert [found[each].seq for each in ids] == [state.last_seq for state in states]
+    assert len(found) == 3
+
+
+async def test_an_end_gives_one_hint(bus: Bus) -> None:
+    generation_id = events.new_id()
+    state = await write_log(LogWriter(bus), generation_id, 1)
+    await LogWriter(bus).append(state, generation_id, FINISHED)
+    queue = HintQueue(bus)
+    hints = [hint for hint in await queue.fetch(100) if hint.generation_id == generation_id]
+    assert len(hints) == 1
+    await hints[0].nak(0)
+    (again,) = [hint for hint in await queue.fetch(100) if hint.generation_id == generation_id]
+    await again.ack()
+    await queue.stop()

@@ -1,6 +1,16 @@
 """Processes, logs, broker and control plane."""
 
-from services.cli.table.row import BUS, ENGINE, GATEWAY, LAUNCHER, MODELS, ON_OFF_AUTO, Flag, flag
+from services.cli.table.row import (
+    ARCHIVE,
+    BUS,
+    ENGINE,
+    GATEWAY,
+    LAUNCHER,
+    MODELS,
+    ON_OFF_AUTO,
+    Flag,
+    flag,
+)
 
 _LOGS = f"{LAUNCHER} {ENGINE}"
 
@@ -28,6 +38,10 @@ PROCESS_FLAGS: tuple[Flag, ...] = (
     flag("--store-max-bytes", "LLAMATAPE_STORE_MAX_BYTES", "int", 0, BUS, "bytes of all logs, 0 for what the disk has", low=0, high=2**62),
 
     flag("--database-url", "LLAMATAPE_DATABASE_URL", "text", "", MODELS, "SQLAlchemy URL with an asynchronous driver (default: SQLite under the data directory)", metavar="URL", is_secret=True),
+    flag("--archive / --no-archive", "LLAMATAPE_ARCHIVE", "bool", True, ARCHIVE, "copy ended generations into the database and take them off the broker after --hot-window"),
+    flag("--hot-window", "LLAMATAPE_HOT_WINDOW_S", "int", 3600, ARCHIVE, "seconds that an ended generation stays on the broker; it is read from the archive afterwards", low=1),
+    flag("--archive-retention", "LLAMATAPE_ARCHIVE_RETENTION_DAYS", "int", 0, ARCHIVE, "days that the archive keeps a generation, 0 for ever", metavar="DAYS", low=0, high=100_000),
+    flag("--archive-sweep", "LLAMATAPE_ARCHIVE_SWEEP_S", "float", 30, ARCHIVE, "seconds between two looks at all generations on the broker", low=0.1, high=86_400),
     flag("--engines", "LLAMATAPE_ENGINES", "int", 1, MODELS, "engines to run for the model", low=1, high=64),
 )
 # fmt: on

@@ -49,6 +49,8 @@ class Flag:
 
 
 ENGINE, GATEWAY, MODELS, BUS, LAUNCHER = "engine", "gateway", "models", "bus", "launcher"
+ARCHIVE = "archive"
+"""Flags of the processes that archive: streams, and all in one."""
 MODEL = "model"
 """Flags that say what is served: the engine, the gateway and the models service need them."""
 SAMPLING = "sampling"
@@ -62,6 +64,7 @@ SECTIONS = {
     LAUNCHER: "Process",
     BUS: "Broker",
     MODELS: "Control plane",
+    ARCHIVE: "Archive",
 }
 ON_OFF_AUTO = ("on", "off", "auto")
 NOT_YET = "not supported yet"

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from services.streams.archive.digests import Link, next_link
 from services.streams.archive.tables import ArchiveCursor, AuditLink
 
-CHAIN, GENERATIONS = "chain", "generations"
+CHAIN, ARCHIVED, GENERATIONS = "chain", "archived", "generations"
 """Rows of archive_cursor."""
 
 

@@ -1,9 +1,22 @@
 """Answers readers of other processes: pieces of archived logs, as much as one message takes."""
 
+from typing import TYPE_CHECKING
+
 from schemas.errors import RequestError
-from schemas.rpc import ABSENT, DROPPED, ERASED, KEPT, ArchivePiece, ReadArchive
+from schemas.rpc import (
+    ABSENT,
+    DROPPED,
+    ERASED,
+    KEPT,
+    ArchiveDescription,
+    ArchivePiece,
+    ArchiveQuestion,
+    DescribeArchive,
+)
 from services.database.errors import DatabaseError
-from services.streams.archive.store import ArchiveStore, Found
+
+if TYPE_CHECKING:
+    from services.streams.archive.store import ArchiveStore, Found
 
 PIECE_BYTES = 512 * 1024
 
@@ -15,18 +28,20 @@ class ArchiveDesk:
         self._piece_bytes = min(PIECE_BYTES, max_message_bytes // 2)
         self.store: ArchiveStore | None = None
 
-    async def answer(self, question: ReadArchive) -> ArchivePiece:
+    async def answer(self, question: ArchiveQuestion) -> ArchivePiece | ArchiveDescription:
         """Raises RequestError while the database is away."""
         if self.store is None:
             raise RequestError.unavailable("The archive's database is not there yet")
         try:
+            if isinstance(question, DescribeArchive):
+                return ArchiveDescription(n_archived=await self.store.count())
             found = await self.store.find(question.generation_id)
         except DatabaseError as error:
             raise RequestError.unavailable("The archive's database is away") from error
         return _piece(found, question.offset, self._piece_bytes)
 
 
-def _piece(found: Found | None, offset: int, n_bytes: int) -> ArchivePiece:
+def _piece(found: "Found | None", offset: int, n_bytes: int) -> ArchivePiece:
     if found is None:
         return ArchivePiece(state=ABSENT)
     if found.data is None:

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from services.database.engine import transaction
 from services.database.opening import open_database
 from services.streams.archive.chain import (
-    CHAIN,
+    ARCHIVED,
     GENERATIONS,
     Fact,
     append_links,
@@ -92,9 +92,9 @@ class ArchiveStore:
             )
 
     async def count(self) -> int:
-        """How many links were ever made."""
+        """How many generations were ever archived."""
         async with transaction(self.engine) as session:
-            query = select(ArchiveCursor.seq).where(ArchiveCursor.name == CHAIN)
+            query = select(ArchiveCursor.seq).where(ArchiveCursor.name == ARCHIVED)
             return (await session.execute(query)).scalar_one()
 
     async def drop_days_before(self, day: str, today: str) -> int:
@@ -138,6 +138,8 @@ async def _insert(session: AsyncSession, records: Sequence[Record], today: str) 
         await session.execute(insert(ArchivedEvents), events)
     facts = [Fact(GENERATION, record.generation_id, record.digest) for record in records]
     await append_links(session, today, facts)
+    counted = update(ArchiveCursor).where(ArchiveCursor.name == ARCHIVED)
+    await session.execute(counted.values(seq=ArchiveCursor.seq + len(records)))
     highest = max(record.last_seq for record in records)
     reached = (ArchiveCursor.name == GENERATIONS) & (ArchiveCursor.seq < highest)
     await session.execute(update(ArchiveCursor).where(reached).values(seq=highest))

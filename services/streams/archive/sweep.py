@@ -8,7 +8,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -17,24 +16,13 @@ from services.bus.errors import BusError
 from services.bus.log import Entry
 from services.database.errors import DatabaseError
 from services.logs import event
+from services.streams.archive.config import ArchiveSettings
 from services.streams.archive.digests import day_of
 
 log = logging.getLogger(__name__)
 
 HINT_MARGIN_MS = 5_000
 """What the hint of a log that has just ended has for itself."""
-DAY_MS = 86_400_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetentionSettings:
-    """hot_window_s: seconds that an ended log stays on the broker. idempotency_s: that its fence
-    does. archive_days: that the archive keeps it, 0 for ever. period_s: between two looks."""
-
-    hot_window_s: float = 3600.0
-    idempotency_s: float = 0.0
-    archive_days: int = 0
-    period_s: float = 30.0
 
 
 class StoredLogs(Protocol):
@@ -67,7 +55,7 @@ class ArchiveSweep:
         logs: StoredLogs,
         known: Known,
         archive: Callable[[Sequence[str]], Awaitable[int]],
-        settings: RetentionSettings,
+        settings: ArchiveSettings,
         now_ms: Callable[[], int],
     ) -> None:
         self._logs = logs
@@ -79,7 +67,7 @@ class ArchiveSweep:
     async def run(self) -> None:
         """Until cancelled. Several processes do not look at the same moment for long."""
         while True:
-            await asyncio.sleep(self._settings.period_s * random.uniform(0.8, 1.2))
+            await asyncio.sleep(self._settings.sweep_s * random.uniform(0.8, 1.2))
             try:
                 await self.once()
                 await self.drop_old()
@@ -100,7 +88,7 @@ class ArchiveSweep:
     async def drop_old(self) -> int:
         """Remove from the archive what is older than it shall keep; how many generations. Raises
         DatabaseUnavailable."""
-        days = self._settings.archive_days
+        days = self._settings.retention_days
         if not days:
             return 0
         today = day_of(self._now_ms())

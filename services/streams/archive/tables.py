@@ -108,7 +108,8 @@ class AuditLink(Base):
 
 class ArchiveCursor(Base):
     """How far the archive is. `chain`: number of links ever made; whoever adds one locks this row
-    first. `generations`: the highest stream sequence that was archived."""
+    first. `archived`: number of generations ever archived. `generations`: the highest stream sequence
+    that was archived."""
 
     __tablename__ = "archive_cursor"
 

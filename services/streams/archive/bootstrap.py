@@ -1,0 +1,115 @@
+"""Builds the archive of one process: the only place here that joins it to bus and database."""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import time
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING
+
+from schemas import codec, subjects
+from schemas.lifecycle import ModelStatus
+from schemas.rpc import ArchiveQuestion
+from services.bus.connection import Bus, unsubscribe
+from services.bus.ended import HintQueue
+from services.bus.kv import Bucket
+from services.bus.log import Entry, read_log
+from services.bus.rpc import serve
+from services.bus.stored_logs import last_entries, purge_log, stored_logs
+from services.database.errors import DatabaseError
+from services.logs import event
+from services.streams.archive.archiver import Archiver
+from services.streams.archive.config import ArchiveSettings
+from services.streams.archive.serving import ArchiveDesk
+from services.streams.archive.sweep import ArchiveSweep
+from services.streams.archive.writing import RecordWriter, when_there
+
+if TYPE_CHECKING:
+    from services.streams.archive.store import ArchiveStore
+
+log = logging.getLogger(__name__)
+
+NO_ARCHIVE = "logs stay on the broker for ever; give --database-url to archive them"
+
+
+@contextlib.asynccontextmanager
+async def archiving(bus: Bus, settings: ArchiveSettings) -> AsyncGenerator[None]:
+    """While inside, ended logs are archived and purged, and readers of any process find them.
+
+    Nobody waits for the database. Without one, this is said and nothing is done.
+    """
+    if not settings.database_url:
+        event(log, "no_archive", level=logging.WARNING, hint=NO_ARCHIVE)
+        yield
+        return
+    desk = ArchiveDesk(bus.max_message_bytes)
+    subject = subjects.ARCHIVE_RPC
+    served = await serve(bus, subject, ArchiveQuestion, desk.answer, queue="archive")
+    task = asyncio.create_task(_run(bus, settings, desk), name="archive")
+    try:
+        yield
+    finally:
+        await unsubscribe(served)
+        task.cancel()
+        await asyncio.wait([task])
+        if desk.store is not None:
+            await desk.store.close()
+
+
+async def _run(bus: Bus, settings: ArchiveSettings, desk: ArchiveDesk) -> None:
+    try:
+        desk.store = await when_there(lambda: _open(settings.database_url))
+    except DatabaseError as error:
+        event(log, "archive_failed", level=logging.ERROR, error=str(error))
+        return
+    event(log, "archive_open")
+    writer = RecordWriter(desk.store, _now_ms)
+    archiver = Archiver(writer, lambda each: read_log(bus, each), _Digests(bus).of, _now_ms)
+    sweep = ArchiveSweep(_BusLogs(bus), desk.store, archiver.archive, settings, _now_ms)
+    hints = HintQueue(bus)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(archiver.run(hints))
+            group.create_task(sweep.run())
+    finally:
+        await hints.stop()
+
+
+async def _open(url: str) -> "ArchiveStore":
+    # SQLAlchemy takes as long to import as all the rest of this process: not on the serving thread.
+    await asyncio.to_thread(importlib.import_module, "services.streams.archive.store")
+    from services.streams.archive.store import open_archive
+
+    return await open_archive(url)
+
+
+class _BusLogs:
+    """All logs on the broker."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def all(self) -> dict[str, int]:
+        return await stored_logs(self._bus)
+
+    async def last_entries(self, generation_ids: Sequence[str]) -> dict[str, Entry]:
+        return await last_entries(self._bus, generation_ids)
+
+    async def purge(self, generation_id: str, *, keep_last: bool) -> None:
+        await purge_log(self._bus, generation_id, keep_last=keep_last)
+
+
+class _Digests:
+    """What the models service says of models' files."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bucket = Bucket(bus, subjects.MODELS_BUCKET)
+
+    async def of(self, model_key: str) -> str:
+        stored = await self._bucket.get(model_key) if model_key else None
+        return "" if stored is None else codec.decode(stored.value, ModelStatus).digest
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

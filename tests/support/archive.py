@@ -1,0 +1,117 @@
+"""The archive of one broker over one database, put together so that tests say when it works."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from schemas.events import Event, Requested
+from schemas.generation import Generation
+from services.bus.connection import Bus
+from services.bus.log import Entry, LogWriter, read_log
+from services.bus.stored_logs import last_entries, purge_log, stored_logs
+from services.streams.archive.archiver import Archiver
+from services.streams.archive.config import ArchiveSettings
+from services.streams.archive.store import ArchiveStore
+from services.streams.archive.summary import Record
+from services.streams.archive.sweep import ArchiveSweep
+from services.streams.archive.writing import RecordWriter
+from tests.golden.cases import Case
+from tests.support import events
+
+DAY_MS = 86_400_000
+ENDED_AT_MS = events.CREATED_AT_MS + 5_000
+
+
+@dataclass
+class Clock:
+    """Unix milliseconds, moved by tests."""
+
+    ms: int = ENDED_AT_MS + 60_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@dataclass
+class TestLogs:
+    """All logs of a broker. purges: what was purged, and whether an entry was left."""
+
+    __test__ = False
+    bus: Bus
+    purges: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])
+
+    async def all(self) -> dict[str, int]:
+        return await stored_logs(self.bus)
+
+    async def last_entries(self, generation_ids: Sequence[str]) -> dict[str, Entry]:
+        return await last_entries(self.bus, generation_ids)
+
+    async def purge(self, generation_id: str, *, keep_last: bool) -> None:
+        self.purges.append((generation_id, keep_last))
+        await purge_log(self.bus, generation_id, keep_last=keep_last)
+
+
+class Rig:
+    """An archiver and a sweep with a clock of their own. The store is the caller's."""
+
+    def __init__(
+        self, bus: Bus, store: ArchiveStore, settings: ArchiveSettings | None = None
+    ) -> None:
+        self.clock = Clock()
+        self.bus, self.store, self.logs = bus, store, TestLogs(bus)
+        self.writer = RecordWriter(store, self.clock, first_retry_s=0.01)
+        self.archiver = Archiver(self.writer, self._read, self._digest, self.clock)
+        self.sweep = ArchiveSweep(
+            self.logs, store, self.archiver.archive, settings or ArchiveSettings(), self.clock
+        )
+
+    async def archive(self, *generation_ids: str) -> int:
+        return await self.archiver.archive(generation_ids)
+
+    async def purge(self, generation_id: str, *, keep_last: bool = False) -> None:
+        await purge_log(self.bus, generation_id, keep_last=keep_last)
+
+    async def _read(self, generation_id: str) -> list[Entry]:
+        return await read_log(self.bus, generation_id)
+
+    async def _digest(self, model_key: str) -> str:
+        return f"digest of {model_key}"[:64]
+
+
+async def write_case(bus: Bus, case: Case, **changes: object) -> str:
+    """Store a log with these events, each an entry of its own, under an id of its own."""
+    generation_id, writer, state = events.new_id(), LogWriter(bus), Generation()
+    for event in case:
+        state = await writer.append(state, generation_id, renamed(event, generation_id, changes))
+    return generation_id
+
+
+def renamed(event: Event, generation_id: str, changes: dict[str, object]) -> Event:
+    import msgspec
+
+    if not isinstance(event, Requested):
+        return event
+    return msgspec.structs.replace(event, generation_id=generation_id, **changes)
+
+
+def entries_of(case: Case) -> list[Entry]:
+    """The log of a case as the broker would give it."""
+    from schemas.events import encode_entry
+
+    return [
+        Entry(index + 1, index, (event,), encode_entry((event,)))
+        for index, event in enumerate(case)
+    ]
+
+
+def record_named(generation_id: str, ended_at_ms: int = ENDED_AT_MS) -> Record:
+    """A record that holds nothing but what the tables ask for."""
+    import msgspec
+
+    from services.streams.archive.summary import record_of
+    from tests.golden.cases import CASES
+
+    case = [renamed(event, generation_id, {}) for event in CASES["simple.openai.chat"]]
+    case[-1] = msgspec.structs.replace(case[-1], at_ms=ended_at_ms)  # type: ignore[type-var]
+    record = record_of(entries_of(case), archived_at_ms=ended_at_ms)
+    assert record is not None
+    return record
