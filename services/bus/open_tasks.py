@@ -11,11 +11,12 @@ from services.bus.direct_get import DirectReader
 
 
 class OpenTask(NamedTuple):
-    """One task in the queue, delivered or not. seq: its sequence there."""
+    """One task in the queue, delivered or not. seq: its sequence there. subject: of its queue."""
 
     seq: int
     model_key: str
     task: Task
+    subject: str = ""
 
 
 async def open_tasks(bus: Bus) -> list[OpenTask]:
@@ -23,13 +24,13 @@ async def open_tasks(bus: Bus) -> list[OpenTask]:
     messages = await bus.part(DirectReader).read(subjects.TASKS_STREAM, subjects.TASKS_SUBJECTS)
     found: list[OpenTask] = []
     for message in messages:
-        subject = header.field(message.headers, "Nats-Subject") or b""
-        model_key = subjects.model_key_of(subject.decode())
+        subject = (header.field(message.headers, "Nats-Subject") or b"").decode()
+        model_key = subjects.model_key_of(subject)
         try:
             task = codec.decode(message.data, Task)
         except SchemaError:
             continue  # a newer build's; it will sweep it
-        found.append(OpenTask(message.seq, model_key, task))
+        found.append(OpenTask(message.seq, model_key, task, subject))
     return found
 
 

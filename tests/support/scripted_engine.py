@@ -119,6 +119,7 @@ class ScriptedEngine:
         self._queue = TaskQueue(bus, model_key)
         self._running: set[asyncio.Task[None]] = set()
         self._is_stopping = False
+        self._n_at_once = 16
         self.script = script or Script()
         self.gates = Gates()
         self.gates.open()
@@ -162,6 +163,7 @@ class ScriptedEngine:
     async def stop(self) -> None:
         """Finish the current fetch, drop what is running."""
         self._is_stopping = True
+        await self._queue.stop()
         await self._fetching
         for task in tuple(self._running):
             task.cancel()
@@ -171,9 +173,22 @@ class ScriptedEngine:
         self.pokes.append(generation_id)
         self.gates.ended_event(generation_id).set()
 
+    async def stop_taking(self) -> None:
+        """Answer questions only, until `take`."""
+        self._is_stopping = True
+        await self._queue.stop()
+        await self._fetching
+
+    async def take(self, n_at_once: int = 16) -> None:
+        """Take tasks again. n_at_once: 1 for the order in which an engine with one slot takes them."""
+        self._is_stopping, self._n_at_once = False, n_at_once
+        self._queue = TaskQueue(self._bus, self._model_key)
+        await self._queue.start()
+        self._fetching = asyncio.create_task(self._fetch())
+
     async def _fetch(self) -> None:
         while not self._is_stopping:
-            for delivery in await self._queue.fetch(16, wait_s=FETCH_WAIT_S):
+            for delivery in await self._queue.fetch(self._n_at_once, wait_s=FETCH_WAIT_S):
                 task = asyncio.create_task(self._generate(delivery))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)

@@ -1,5 +1,7 @@
 """Every path, what it takes and what it gives. An alias says so in its summary."""
 
+from typing import cast
+
 from services.gateway.openapi.terms import INTEGER, STRING, Json, between, one_of, ref
 
 ERRORS: dict[str, str] = {
@@ -10,6 +12,7 @@ ERRORS: dict[str, str] = {
     "501": "This server does not do that, or was not started for it",
     "503": "The model or the broker is away; try again after `Retry-After` seconds",
 }
+KEY_USED = "The idempotency key was used for another request"
 NOT_FOUND = "There is nothing of that name that this caller owns"
 
 
@@ -70,6 +73,13 @@ def in_path(name: str, text: str, example: str) -> Json:
 CONVERSATION = header(
     "X-Conversation-Id", "Under this id the stream can be found again, by this caller"
 )
+IDEMPOTENCY = header(
+    "Idempotency-Key",
+    "1 to 255 printable ASCII characters; the same request under the same key is generated once, and "
+    "its answer is given again. 422 where the key was used for another request",
+)
+PRIORITY = header("X-Priority", "`interactive` or `batch`; the body's `priority` wins over it")
+ASKING = (CONVERSATION, IDEMPOTENCY, PRIORITY)
 CONV_ID = query("conv_id", STRING, "The conversation", is_required=True)
 FROM = query("from", between(0, schema=INTEGER), "Byte to begin at")
 LAST_EVENT = header("Last-Event-ID", "Number of the last frame received; wins over `from`")
@@ -83,7 +93,13 @@ RESPONSE = in_path("response_id", "Id of the response", "resp_01936b5e4c007abc8d
 
 def generating(summary: str, body: str, found: str) -> Json:
     shown = answer(ref(found), streams=True)
-    return {"post": operation(summary, shown, body=body, parameters=(CONVERSATION,))}
+    return {"post": generated(operation(summary, shown, body=body, parameters=ASKING))}
+
+
+def generated(described: Json) -> Json:
+    """A generating operation may also find its idempotency key used."""
+    responses = cast(Json, described["responses"])
+    return described | {"responses": responses | {"422": error(KEY_USED)}}
 
 
 def asking(summary: str, body: str, found: str) -> Json:
@@ -108,11 +124,13 @@ MODELS = telling("The model", "Models")
 HEALTH = telling("Whether the model serves", "Health")
 RESPONSES: dict[str, Json] = {
     "": {
-        "post": operation(
-            "OpenAI's responses; in the background nobody has to wait",
-            answer(ref("Response"), streams=True),
-            body="ResponsesRequest",
-            parameters=(CONVERSATION,),
+        "post": generated(
+            operation(
+                "OpenAI's responses; in the background nobody has to wait",
+                answer(ref("Response"), streams=True),
+                body="ResponsesRequest",
+                parameters=ASKING,
+            )
         )
     },
     "/input_tokens": asking("Tokens of a response's input", "ResponsesRequest", "InputTokens"),

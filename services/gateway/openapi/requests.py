@@ -65,6 +65,10 @@ COMMON: dict[str, Json] = {
     "id_slot": TOKENS,
     "n_keep": TOKENS,
     "return_progress": BOOLEAN,
+    "priority": said(
+        any_of(one_of("interactive", "batch"), INTEGER),
+        "Batch waits until nothing interactive does; of numbers, those above 0 are batch",
+    ),
     "timings_per_token": BOOLEAN,
     "sse_ping_interval": said(TOKENS, "Seconds of silence before a ping, −1 for none"),
 }
