@@ -138,10 +138,16 @@ class Front:
             return self._meter.describe(self._settings.engine, self._bus.counters.figures())
         if isinstance(question, rpc.ControlGeneration):
             return self._control(question)
-        if isinstance(question, rpc.Prepare) and not self._was_ready:
-            raise RequestError.unavailable("Loading model")
+        if isinstance(question, rpc.Prepare):
+            self._expect()
         assert self._questions is not None, "questions are served once they are loaded"
         return await self._questions.answer(question)
+
+    def _expect(self) -> None:
+        if not self._was_ready:
+            raise RequestError.unavailable("Loading model")
+        if self._runner is not None:
+            self._runner.on_prepared()
 
     def _describe_slots(self) -> rpc.SlotsDescription:
         settings = self._settings

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from services.engine.pickup import Pickup
 from services.engine.protocol import Cancel, Command, Output
 from services.engine.quarantine import Quarantine
 from services.engine.run import Run
+from services.engine.together import Together
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,8 @@ TICK_S = 0.25
 RELEASE_S = 1.0
 RESUME_S = 2.0
 """How long new tasks wait until what ran before the decoder died has been claimed anew."""
+EXPECT_S = 0.02
+"""A task that is prepared and does not come in this time is another engine's."""
 MAX_LOOKS = 3
 MAX_UNSENT_TOKENS = 8192
 """So many tokens that the broker does not take let the decoder wait."""
@@ -69,6 +73,8 @@ class Runner:
         self._settings = settings
         self._compat = compat
         self._decoder = decoder
+        self._together = Together(decoder.send, self._is_worth_waiting)
+        self._prepared_at: deque[float] = deque(maxlen=settings.n_slots)
         self._on_forgotten = on_forgotten
         self._writer = LogWriter(bus)
         self._gathering = Gathering()
@@ -134,8 +140,13 @@ class Runner:
 
     def on_decoder_gone(self) -> None:
         """The slots are gone; runs wait for the next decoder."""
+        self._together.forget()
         self._is_ready.clear()
         self._is_open.clear()
+
+    def on_prepared(self) -> None:
+        """Somebody asked what a request means: its task follows, here or at another engine."""
+        self._prepared_at.append(time.monotonic())
 
     def on_poke(self, generation_id: str) -> None:
         """Somebody says that the log was ended: look, and stop if so."""
@@ -167,6 +178,8 @@ class Runner:
         if self._is_stopping:
             await delivery.nak()
             return
+        if self._prepared_at:
+            self._prepared_at.popleft()
         generation_id = delivery.task.generation_id
         run = self._runs.get(generation_id)
         if run is not None:  # our lease message was lost: the newer delivery is ours as well
@@ -193,6 +206,8 @@ class Runner:
             self._pending.pop(generation_id, None)
             self._poked.discard(generation_id)
             self._changed.set()
+            if not self._is_worth_waiting(len(self._runs)):
+                self._together.flush()
 
     async def _start_pending(self, generation_id: str) -> None:
         found = await self._claims.look(self._pending[generation_id])
@@ -240,6 +255,13 @@ class Runner:
             self._spawn(self._stop_if_closed(generation_id))
         return run
 
+    def _is_worth_waiting(self, n_held: int) -> bool:
+        """Whether the decoder has nothing else to do, and others are about to come."""
+        if len(self._runs) > n_held:
+            return False
+        is_expected = any(time.monotonic() - at < EXPECT_S for at in self._prepared_at)
+        return bool(self._pending) or is_expected
+
     def _admit(self, run: Run, collected: dict[int, ChoiceTokens]) -> None:
         n = n_choices(run.requested)
         random_seeds = tuple(secrets.randbelow(RANDOM_SEED) for _ in range(n))
@@ -247,7 +269,7 @@ class Runner:
         replay = self._settings.failover_replay
         admit = build_admit(run.requested, collected, seeds, replay=replay)
         if admit is not None:  # else all choices have ended, and the run closes the log by itself
-            self._decoder.send(admit)
+            self._together.send(admit)
 
     # --- running ----------------------------------------------------------------------------
 
@@ -291,7 +313,7 @@ class Runner:
 
     async def _release(self, run: Run) -> None:
         """Give a run back to the queue; what the decoder still says of it is not taken."""
-        self._decoder.send(Cancel(generation_id=run.generation_id))
+        self._together.send(Cancel(generation_id=run.generation_id))
         try:
             async with asyncio.timeout(2 * RELEASE_S):
                 if await run.stop(RELEASE_S):
@@ -318,7 +340,7 @@ class Runner:
     def _forget(self, run: Run) -> None:
         if self._runs.get(run.generation_id) is run:
             del self._runs[run.generation_id]
-            self._decoder.send(Cancel(generation_id=run.generation_id))
+            self._together.send(Cancel(generation_id=run.generation_id))
             self._on_forgotten(run.generation_id)
         self._changed.set()
 
