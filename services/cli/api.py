@@ -69,7 +69,8 @@ async def _api(bus: Bus, values: Values) -> AsyncGenerator[None]:
     from services.streams.archive.bootstrap import archiving
 
     archive = settings.archive_settings(values, is_embedded=True)
-    async with _models(bus, values), archiving(bus, archive), _gateway(bus, values):
+    url = archive.database_url
+    async with _models(bus, values), archiving(bus, archive), _http(bus, values, url):
         yield
 
 
@@ -84,9 +85,18 @@ async def _models(bus: Bus, values: Values) -> AsyncGenerator[None]:
 
 @contextlib.asynccontextmanager
 async def _gateway(bus: Bus, values: Values) -> AsyncGenerator[None]:
-    """The HTTP API; it reads logs itself, so it serves the read side's routes too."""
+    url = settings.archive_settings(values, is_embedded=False).database_url
+    async with _http(bus, values, url):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _http(bus: Bus, values: Values, archive_url: str) -> AsyncGenerator[None]:
+    """The HTTP API; it reads logs itself, so it serves the read side's routes too. archive_url: of
+    the archive's database, for the audit; empty where it is not known here."""
     from services.bus.log import LogWriter
     from services.gateway.bootstrap import create_app
+    from services.streams.audit.bootstrap import auditing
     from services.streams.bootstrap import (
         create_conversations,
         create_hub,
@@ -99,20 +109,26 @@ async def _gateway(bus: Bus, values: Values) -> AsyncGenerator[None]:
     conversations, writer = create_conversations(bus), LogWriter(bus, patience_s=PATIENCE_S)
     app = create_app(bus, gateway, hub, conversations, writer)
     app.include_router(create_router(hub, conversations, writer))
-    async with sweeping(bus, hub, writer), _serving(app, values, gateway.port):
-        yield
+    async with auditing(bus, writer, conversations, archive_url) as audit:
+        app.include_router(audit)
+        async with sweeping(bus, hub, writer), _serving(app, values, gateway.port):
+            yield
 
 
 @contextlib.asynccontextmanager
 async def _streams(bus: Bus, values: Values) -> AsyncGenerator[None]:
+    from services.bus.log import LogWriter
     from services.streams.archive.bootstrap import archiving
-    from services.streams.bootstrap import create_app
+    from services.streams.audit.bootstrap import auditing
+    from services.streams.bootstrap import create_app, create_conversations
 
     streams = settings.streams_settings(values)
     archive = settings.archive_settings(values, is_embedded=False)
-    app = create_app(bus, streams)
-    async with archiving(bus, archive), _serving(app, values, streams.port):
-        yield
+    app, conversations, writer = create_app(bus, streams), create_conversations(bus), LogWriter(bus)
+    async with auditing(bus, writer, conversations, archive.database_url) as audit:
+        app.include_router(audit)
+        async with archiving(bus, archive), _serving(app, values, streams.port):
+            yield
 
 
 @contextlib.asynccontextmanager

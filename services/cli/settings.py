@@ -258,6 +258,7 @@ def archive_settings(values: Values, *, is_embedded: bool) -> ArchiveSettings:
         idempotency_s=get(values, "idempotency_window", int),
         retention_days=days,
         sweep_s=get(values, "archive_sweep", float),
+        is_durable=get(values, "durable", bool),
     )
 
 

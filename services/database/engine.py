@@ -23,14 +23,18 @@ WAL_TRIES = 200
 WAL_RETRY_S = 0.02
 
 
-def create_engine(url: str) -> AsyncEngine:
-    """An engine that connects at first use. Raises DatabaseUnavailable for a URL nobody understands."""
+def create_engine(url: str, *, is_durable: bool = False) -> AsyncEngine:
+    """An engine that connects at first use. Raises DatabaseUnavailable for a URL nobody understands.
+
+    is_durable: SQLite waits for the disk at each commit; without, the last ones before a power cut may
+    be lost. (PostgreSQL waits in any case, unless its `synchronous_commit` says otherwise.)
+    """
     try:
         parsed = make_url(url)
         is_sqlite = parsed.get_backend_name() == "sqlite"
         engine = create_async_engine(parsed, pool_pre_ping=not is_sqlite)
         if is_sqlite:
-            _prepare_sqlite(engine, parsed.database)
+            _prepare_sqlite(engine, parsed.database, is_durable=is_durable)
     except (ArgumentError, NoSuchModuleError, ImportError, OSError) as error:
         raise DatabaseUnavailable(f"cannot use the database: {error}") from error
     return engine
@@ -53,10 +57,11 @@ def driver_errors() -> tuple[type[Exception], ...]:
     return () if driver is None else (driver.PostgresError, driver.InterfaceError)
 
 
-def _prepare_sqlite(engine: AsyncEngine, path: str | None) -> None:
+def _prepare_sqlite(engine: AsyncEngine, path: str | None, *, is_durable: bool) -> None:
     if path and path != ":memory:":
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-    event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
+    on_connect = _on_durable_connect if is_durable else _on_sqlite_connect
+    event.listen(engine.sync_engine, "connect", on_connect)
     event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
 
 
@@ -64,6 +69,15 @@ def _on_sqlite_connect(connection: Any, record: object) -> None:
     # The driver would begin transactions by itself, too late and without the write lock.
     connection.isolation_level = None
     connection.run_async(_configure)
+
+
+def _on_durable_connect(connection: Any, record: object) -> None:
+    _on_sqlite_connect(connection, record)
+    connection.run_async(_wait_for_disk)
+
+
+async def _wait_for_disk(connection: aiosqlite.Connection) -> None:
+    await connection.execute("PRAGMA synchronous=FULL")
 
 
 async def _configure(connection: aiosqlite.Connection) -> None:

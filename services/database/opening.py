@@ -12,10 +12,10 @@ from services.database.schema import ensure_schema
 MIGRATE_RETRY_S = 0.5
 
 
-async def open_database(url: str) -> AsyncEngine:
+async def open_database(url: str, *, is_durable: bool = False) -> AsyncEngine:
     """Connect and bring the schema up to date. Dispose of the engine at the end. Raises SchemaTooNew,
     DatabaseUnavailable."""
-    engine = create_engine(url)
+    engine = create_engine(url, is_durable=is_durable)
     try:
         await ensure_schema(engine)
     except BaseException:

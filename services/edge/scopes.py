@@ -7,9 +7,12 @@ generations needs `admin`, and its routes say so themselves (`services.edge.admi
 from starlette.requests import Request
 
 from schemas.errors import PERMISSION, Problem, RequestError
-from schemas.keys import GENERATE, READ
+from schemas.keys import ADMIN, GENERATE, READ
 
 ADMIN_PREFIXES = ("/v1/audit",)
+HOW_TO_ADMINISTER = (
+    "; start the server with --admin-api-key, or create one: llamatape keys create --scopes admin"
+)
 TELLING_METHODS = ("GET", "HEAD")
 ACTING_GETS = frozenset({"/cors-proxy"})
 TELLING_POSTS = frozenset(
@@ -36,7 +39,9 @@ def scope_of(method: str, path: str) -> str:
 
 
 def missing(scope: str) -> Problem:
-    return Problem(code=PERMISSION, message=f"This needs an API key with the scope '{scope}'")
+    hint = HOW_TO_ADMINISTER if scope == ADMIN else ""
+    message = f"This needs an API key with the scope '{scope}'{hint}"
+    return Problem(code=PERMISSION, message=message)
 
 
 def require_scope(request: Request, scope: str) -> None:

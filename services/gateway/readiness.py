@@ -16,6 +16,7 @@ OPEN_PREFIXES = (
     *STATIC_PREFIXES,
     "/v1/stream",
     "/v1/generations/",
+    "/v1/audit/",
     "/v1/responses/",
     "/responses/",
 )

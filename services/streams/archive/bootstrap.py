@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+DIGEST_S = 1.0
 NO_ARCHIVE = "logs stay on the broker for ever; give --database-url to archive them"
 
 
@@ -59,7 +60,7 @@ async def archiving(bus: Bus, settings: ArchiveSettings) -> AsyncGenerator[None]
 
 async def _run(bus: Bus, settings: ArchiveSettings, desk: ArchiveDesk) -> None:
     try:
-        desk.store = await when_there(lambda: _open(settings.database_url))
+        desk.store = await when_there(lambda: _open(settings))
     except DatabaseError as error:
         event(log, "archive_failed", level=logging.ERROR, error=str(error))
         return
@@ -76,12 +77,12 @@ async def _run(bus: Bus, settings: ArchiveSettings, desk: ArchiveDesk) -> None:
         await hints.stop()
 
 
-async def _open(url: str) -> "ArchiveStore":
+async def _open(settings: ArchiveSettings) -> "ArchiveStore":
     # SQLAlchemy takes as long to import as all the rest of this process: not on the serving thread.
     await asyncio.to_thread(importlib.import_module, "services.streams.archive.store")
     from services.streams.archive.store import open_archive
 
-    return await open_archive(url)
+    return await open_archive(settings.database_url, is_durable=settings.is_durable)
 
 
 class _BusLogs:
@@ -101,14 +102,19 @@ class _BusLogs:
 
 
 class _Digests:
-    """What the models service says of models' files."""
+    """What the models service says of models' files; it is asked again after DIGEST_S."""
 
     def __init__(self, bus: Bus) -> None:
         self._bucket = Bucket(bus, subjects.MODELS_BUCKET)
+        self._known: dict[str, tuple[float, str]] = {}
 
     async def of(self, model_key: str) -> str:
-        stored = await self._bucket.get(model_key) if model_key else None
-        return "" if stored is None else codec.decode(stored.value, ModelStatus).digest
+        asked_at, digest = self._known.get(model_key, (float("-inf"), ""))
+        if time.monotonic() - asked_at > DIGEST_S:
+            stored = await self._bucket.get(model_key) if model_key else None
+            digest = "" if stored is None else codec.decode(stored.value, ModelStatus).digest
+            self._known[model_key] = time.monotonic(), digest
+        return digest
 
 
 def _now_ms() -> int:

@@ -115,9 +115,10 @@ class ArchiveStore:
             return n_dropped
 
 
-async def open_archive(url: str) -> ArchiveStore:
-    """Connect and bring the schema up to date. Raises SchemaTooNew, DatabaseUnavailable."""
-    return ArchiveStore(await open_database(url))
+async def open_archive(url: str, *, is_durable: bool = False) -> ArchiveStore:
+    """Connect and bring the schema up to date. is_durable: see database.engine. Raises SchemaTooNew,
+    DatabaseUnavailable."""
+    return ArchiveStore(await open_database(url, is_durable=is_durable))
 
 
 async def _known(session: AsyncSession, generation_ids: Collection[str]) -> dict[str, int]:

@@ -55,6 +55,20 @@ class Subject(NamedTuple):
     is_erased: bool
 
 
+class Loaded(NamedTuple):
+    """A link's subject, its log not looked at yet. n_bytes: of the log as it is stored, −1 for none."""
+
+    subject: Subject
+    n_bytes: int
+
+
+class Packed(NamedTuple):
+    """A log as it is stored."""
+
+    codec: str
+    data: bytes
+
+
 class Walk:
     """Follows the chain link by link. last: the link before, None at the beginning of all."""
 
@@ -109,7 +123,7 @@ def _break(last: Link | None, link: Link, around: Iterable[Link]) -> Finding:
 def _has_moved(last: Link, link: Link, around: Iterable[Link]) -> bool:
     """Whether it would continue another link, or another link would fit here."""
     for other in around:
-        if other == link or other == last:
+        if other in (link, last):
             continue
         if _continues(other, link) or chain_digest(*_content(last, other)) == link.chain_digest:
             return True
