@@ -3,6 +3,8 @@ only, since the archive looks through all logs now and then."""
 
 import asyncio
 import contextlib
+from datetime import datetime
+from typing import NamedTuple
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -84,13 +86,30 @@ class HintQueue:
         return await self._bus.js.pull_subscribe_bind(consumer=name, stream=subjects.ENDED_STREAM)
 
 
-async def n_waiting(bus: Bus) -> int | None:
-    """Hints that no archiver has taken off the queue; None where there was never an archive. Raises
+class Backlog(NamedTuple):
+    """Hints that no archiver is done with. lag_s: how long the oldest one has waited."""
+
+    n: int
+    lag_s: float
+
+
+async def has_archivers(bus: Bus) -> bool:
+    """Whether this platform has an archive: some archiver has asked for hints once. Raises
     BusUnavailable."""
     path = f"CONSUMER.INFO.{subjects.ENDED_STREAM}.{subjects.ARCHIVERS_DURABLE}"
-    info = await bus.api(path)
-    if error := info.get("error"):
-        if error.get("err_code") in NOT_THERE:
-            return None
-        raise BusUnavailable(f"cannot look at the hints: {error}")
-    return int(info["num_pending"]) + int(info["num_ack_pending"])
+    error = (await bus.api(path)).get("error")
+    if error and error.get("err_code") not in NOT_THERE:
+        raise BusUnavailable(f"cannot look at the archivers: {error}")
+    return not error
+
+
+async def backlog(bus: Bus, now: datetime) -> Backlog | None:
+    """None where there is no archive, so that hints wait for nobody. Raises BusUnavailable."""
+    if not await has_archivers(bus):
+        return None
+    state = (await bus.api(f"STREAM.INFO.{subjects.ENDED_STREAM}")).get("state")
+    if state is None:
+        raise BusUnavailable("cannot look at the hints")
+    oldest = datetime.fromisoformat(state["first_ts"][:19] + "+00:00")
+    n = int(state["messages"])
+    return Backlog(n, max(0.0, (now - oldest).total_seconds()) if n else 0.0)

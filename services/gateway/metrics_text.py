@@ -28,7 +28,7 @@ class Figures:
     """Everything that is shown. engines: totals of each. own: of this process on the bus.
 
     window: since the last look. n_queued: tasks that no engine has taken. n_subscribers: readers of
-    streams that are not at their end.
+    streams that are not at their end. archive: None where there is none.
     """
 
     engines: tuple[MetricsDescription, ...]
@@ -36,6 +36,17 @@ class Figures:
     window: Window
     n_queued: int
     n_subscribers: int
+    archive: "ArchiveFigures | None" = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveFigures:
+    """n_archived: generations ever archived, None while the archive does not answer. n_waiting: that
+    have ended and are not archived; lag_s: for how long the first one has been so."""
+
+    n_archived: int | None
+    n_waiting: int
+    lag_s: float
 
 
 def windows(before: Mapping[str, MetricsDescription], now: Iterable[MetricsDescription]) -> Window:
@@ -163,7 +174,23 @@ def _own(figures: Figures) -> Iterator[Metric]:
     ):
         total = sum(getattr(found, attribute) for _, found in processes)
         yield CounterMetricFamily(f"llamatape_{name}", text, total)
+    yield from _archive(figures.archive)
     yield _append_latency(processes)
+
+
+def _archive(figures: ArchiveFigures | None) -> Iterator[Metric]:
+    if figures is None:
+        return
+    if figures.n_archived is not None:
+        yield CounterMetricFamily(
+            "llamatape_archived", "Generations that were ever archived", figures.n_archived
+        )
+    yield GaugeMetricFamily(
+        "llamatape_archive_waiting", "Ended generations on their way there", figures.n_waiting
+    )
+    yield GaugeMetricFamily(
+        "llamatape_archive_lag_seconds", "How long the first of them has waited", figures.lag_s
+    )
 
 
 def _append_latency(processes: list[tuple[str, BusFigures]]) -> Metric:

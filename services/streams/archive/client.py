@@ -6,7 +6,7 @@ from schemas import subjects
 from schemas.events import decode_entry
 from schemas.rpc import ABSENT, ERASED, KEPT, ArchivePiece, ReadArchive
 from services.bus.connection import Bus
-from services.bus.ended import n_waiting
+from services.bus.ended import has_archivers
 from services.bus.errors import BusUnavailable, NoResponder
 from services.bus.log import Entry
 from services.bus.rpc import ask
@@ -31,7 +31,7 @@ class ArchiveClient:
         try:
             packed = await self._packed(generation_id)
         except NoResponder as error:
-            if await n_waiting(self._bus) is None:
+            if not await has_archivers(self._bus):
                 return None
             raise BusUnavailable("no archiver is there; start `llamatape streams`") from error
         return None if packed is None else _entries(packed)

@@ -4,7 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.rpc import BusFigures, MetricsDescription
 from services.bus.counters import BOUNDS_S, Counters
-from services.gateway.metrics_text import Figures, Window, render, windows
+from services.gateway.metrics_text import ArchiveFigures, Figures, Window, render, windows
 
 COUNTERS = (
     "prompt_tokens_total",
@@ -108,3 +108,18 @@ def test_an_engine_that_was_started_anew_counts_from_its_start() -> None:
     before = engine(started_at_s=1, n_predicted_steps=1000, predicted_us=9)
     now = engine(started_at_s=2, n_predicted_steps=5, predicted_us=1_000_000)
     assert windows({"e": before}, [now]) == windows({}, [now])
+
+
+def test_the_archive_is_shown_where_there_is_one() -> None:
+    def shown(archive: ArchiveFigures | None) -> str:
+        figures = Figures(
+            engines=(), own=bus(), window=Window(), n_queued=0, n_subscribers=0, archive=archive
+        )
+        return render(figures).decode()
+
+    text = shown(ArchiveFigures(n_archived=7, n_waiting=2, lag_s=1.5))
+    assert "llamatape_archived_total 7.0" in text
+    assert "llamatape_archive_waiting 2.0" in text
+    assert "llamatape_archive_lag_seconds 1.5" in text
+    assert "archived_total" not in shown(ArchiveFigures(n_archived=None, n_waiting=2, lag_s=1.5))
+    assert "archive" not in shown(None)
