@@ -70,13 +70,15 @@ class Packed(NamedTuple):
 
 
 class Walk:
-    """Follows the chain link by link. last: the link before, None at the beginning of all."""
+    """Follows the chain link by link. last: the link before, None at the beginning of all.
+    has_breaks: whether a link did not continue the one before it."""
 
     def __init__(self, last: Link | None) -> None:
         self.last = last
         self._first: Link | None = None
         self._is_begun = last is not None
         self._anchors: set[tuple[str, str]] = set()
+        self.has_breaks = False
 
     @property
     def begins_late(self) -> bool:
@@ -93,7 +95,10 @@ class Walk:
             if not is_next(None, link):
                 self._first = link
             return []
-        return [] if is_next(last, link) else [_break(last, link, around)]
+        if is_next(last, link):
+            return []
+        self.has_breaks = True
+        return [_break(last, link, around)]
 
     def is_anchor(self, link: Link) -> bool:
         """Whether it is the first one of a chain whose beginning was removed."""
@@ -123,7 +128,7 @@ def _break(last: Link | None, link: Link, around: Iterable[Link]) -> Finding:
 def _has_moved(last: Link, link: Link, around: Iterable[Link]) -> bool:
     """Whether it would continue another link, or another link would fit here."""
     for other in around:
-        if other in (link, last):
+        if other == link:
             continue
         if _continues(other, link) or chain_digest(*_content(last, other)) == link.chain_digest:
             return True

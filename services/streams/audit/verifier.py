@@ -144,7 +144,7 @@ class Verifier:
     async def _finish(self, walk: Walk) -> list[Finding]:
         """What the end of the chain says. Links that were counted and are not there are missing."""
         findings = walk.finish()
-        if self._extent.is_whole and not walk.begins_late:
+        if self._extent.is_whole and not walk.begins_late and not walk.has_breaks:
             n_made, n_now = await self._store.n_links(), self._n_links
             last = walk.last
             place = ("", -1) if last is None else (last.day, last.position)
