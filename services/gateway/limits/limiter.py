@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from schemas.events import Requested
-from schemas.keys import KeyLimits, KeyRecord
+from schemas.keys import KeyLimits, KeyRecord, KeyUsage
 from services.bus.errors import BusError
 from services.edge.access import Access
 from services.edge.errors import RefusedWithHeaders
@@ -100,9 +100,13 @@ class Limiter:
             return None
         limits, account = key.limits, self._account(key)
         generation_id, until_ms = requested.generation_id, requested.deadline_at_ms + MARGIN_MS
-        verdict = await account.apply(
-            lambda usage: admit(usage, limits, cost, generation_id, until_ms, self._now_ns())
-        )
+
+        def change(usage: KeyUsage) -> tuple[KeyUsage, Verdict]:
+            return admit(usage, limits, cost, generation_id, until_ms, self._now_ns())
+
+        verdict = await account.apply(change)
+        if verdict.refused_by == CONCURRENT and await self._reap(key, account):
+            verdict = await account.apply(change)
         self._tell(access, dialect, verdict.standing)
         self._obey(access, verdict, cost)
         return Ticket(account, limits, cost, Grant(generation_id, verdict.n_reserved))
