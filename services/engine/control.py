@@ -6,6 +6,9 @@ from services.engine.run import Run
 UNKNOWN = ControlTaken(is_known=False, message="no active completion for this id")
 NOT_ARMED = ControlTaken(is_known=True, message="reasoning control not enabled for this completion")
 TAKEN = ControlTaken(is_known=True)
+INTERRUPTED = ControlTaken(
+    is_known=True, message="the completion ended or was interrupted before the order took effect"
+)
 
 
 def judge(run: Run | None, caller: str) -> ControlTaken:

@@ -13,7 +13,7 @@ from services.bus.rpc import serve
 from services.bus.task_queue import TaskQueue
 from services.bus.tasks import on_poke
 from services.engine.config import EngineSettings
-from services.engine.control import TAKEN, judge
+from services.engine.control import INTERRUPTED, TAKEN, judge
 from services.engine.decoder_process import DecoderEvents, DecoderProcess
 from services.engine.errors import EngineError
 from services.engine.meter import Meter
@@ -27,6 +27,7 @@ from services.engine.slots_view import SlotsView
 log = logging.getLogger(__name__)
 
 WATCH_S = 0.5
+CONTROL_TIMEOUT_S = 10.0
 
 
 class Front:
@@ -137,7 +138,7 @@ class Front:
         if isinstance(question, rpc.DescribeMetrics):
             return self._meter.describe(self._settings.engine, self._bus.counters.figures())
         if isinstance(question, rpc.ControlGeneration):
-            return self._control(question)
+            return await self._control(question)
         if isinstance(question, rpc.Prepare):
             self._expect()
         assert self._questions is not None, "questions are served once they are loaded"
@@ -155,12 +156,19 @@ class Front:
             engine=settings.engine, ordinal=settings.ordinal, slots=self._slots.describe()
         )
 
-    def _control(self, order: rpc.ControlGeneration) -> rpc.ControlTaken:
-        runs = {} if self._runner is None else self._runner.runs
-        found = judge(runs.get(order.generation_id), order.caller)
-        if found is TAKEN:
-            self._decoder.send(Control(generation_id=order.generation_id, action=order.action))
-        return found
+    async def _control(self, order: rpc.ControlGeneration) -> rpc.ControlTaken:
+        """Answered when the effect is in the log, so that it is not lost with this engine."""
+        run = None if self._runner is None else self._runner.runs.get(order.generation_id)
+        found = judge(run, order.caller)
+        if run is None or found is not TAKEN:
+            return found
+        control = Control(generation_id=order.generation_id, action=order.action)
+        try:
+            async with asyncio.timeout(CONTROL_TIMEOUT_S):
+                is_stored = await run.order(lambda: self._decoder.send(control))
+        except TimeoutError:
+            is_stored = False
+        return TAKEN if is_stored else INTERRUPTED
 
     async def _watch_decoder(self) -> None:
         while True:

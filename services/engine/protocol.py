@@ -171,6 +171,14 @@ class ReasoningEnded(TaggedMessage, frozen=True, kw_only=True, tag="reasoning_en
     index: int
 
 
+class ControlTaken(TaggedMessage, frozen=True, kw_only=True, tag="control_taken"):
+    """A Control was obeyed; its effects, if it had any, were reported before. n_choices: that it
+    changed."""
+
+    generation_id: str
+    n_choices: int
+
+
 class ContextShifted(TaggedMessage, frozen=True, kw_only=True, tag="context_shifted"):
     """A full slot forgot its oldest tokens: to be logged."""
 
@@ -215,6 +223,7 @@ Output = (
     | PromptProgress
     | Emitted
     | ReasoningEnded
+    | ControlTaken
     | ContextShifted
     | Ended
     | Broken

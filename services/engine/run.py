@@ -14,10 +14,12 @@ from services.bus.log import LogWriter
 from services.bus.tasks import Delivery
 from services.engine.gathering import GATHER_S, Gathering
 from services.engine.jobs import n_choices
+from services.engine.orders import Orders
 from services.engine.outbox import Outbox, finished_event, halves, started_event
 from services.engine.protocol import (
     Broken,
     ContextShifted,
+    ControlTaken,
     Emitted,
     Ended,
     Output,
@@ -73,6 +75,7 @@ class Run:
             state.n_tokens, frozenset(range(self.n_slots)) - frozenset(self._ends)
         )
         self._problem: Problem | None = None
+        self._orders = Orders()
         self._is_stopping = False
         self._settled = asyncio.Event()
         self._wake = asyncio.Event()
@@ -107,6 +110,8 @@ class Run:
                 self._outbox.add_shifted(output)
             case ReasoningEnded():
                 self._outbox.add_controlled(output)
+            case ControlTaken():
+                self._orders.on_taken(output.n_choices)
             case Ended():
                 self._ends[output.end.choice] = output.end
                 self._outbox.add_end(output)
@@ -119,6 +124,13 @@ class Run:
             case _:
                 return
         self._wake.set()
+
+    async def order(self, send: Callable[[], None]) -> bool:
+        """Give the decoder an order with `send`; True once what it changed is in the log, False where
+        the attempt ended before."""
+        if self._is_stopping or self._task.done():
+            return False
+        return await self._orders.give(send)
 
     def heartbeat(self) -> None:
         """Let readers know that the generation is alive though nothing happened."""
@@ -138,6 +150,7 @@ class Run:
         self._is_stopping = True
         self._wake.set()
         self._settled.set()
+        self._orders.close()
         done, _ = await asyncio.wait([self._task], timeout=timeout_s)
         if not done:
             self._task.cancel()
@@ -164,6 +177,7 @@ class Run:
         """False when the log was lost to somebody else."""
         is_ours = await self._is_published()
         self._settled.set()
+        self._orders.close()
         if not is_ours or self.state.is_closed:
             self._on_over(self)
         return is_ours
@@ -237,6 +251,7 @@ class Run:
                 log.warning("action=append_waits generation=%s error=%s", self.generation_id, error)
                 await asyncio.sleep(OUTAGE_RETRY_S)
         self.last_append_at = time.monotonic()
+        self._orders.on_stored(events)
         if not self.is_suspect:
             self._settled.set()
 

@@ -13,7 +13,7 @@ CONTROL = "/v1/chat/completions/control"
 CONVERSATION = {"x-conversation-id": "tale"}
 TALE = {
     "prompt": "Once upon a time there was a little girl",
-    "n_predict": 300,
+    "n_predict": 900,
     "seed": 1,
     "stream": True,
     "ignore_eos": True,

@@ -20,6 +20,7 @@ from services.engine.protocol import (
     Command,
     ContextShifted,
     Control,
+    ControlTaken,
     Ended,
     Output,
     PromptProgress,
@@ -96,6 +97,7 @@ class Loop:
 
     def _end_reasoning(self, generation_id: str) -> None:
         """For all choices that think; of others nothing is reported."""
+        n_choices = 0
         for running in self._running.values():
             choice = running.choice
             if choice.place.generation_id == generation_id and running.end_reasoning():
@@ -103,6 +105,8 @@ class Loop:
                     generation_id=generation_id, choice=choice.job.choice, index=choice.n_predicted
                 )
                 self._outputs.append(ended)
+                n_choices += 1
+        self._outputs.append(ControlTaken(generation_id=generation_id, n_choices=n_choices))
 
     def _admit(self, admit: Admit) -> None:
         if admit.generation_id in self._admitted:
