@@ -3,18 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from schemas.events import Event, Requested
+import msgspec
+from sqlalchemy import select
+
+from schemas.events import Event, Requested, encode_entry
 from schemas.generation import Generation
 from services.bus.connection import Bus
 from services.bus.log import Entry, LogWriter, read_log
 from services.bus.stored_logs import last_entries, purge_log, stored_logs
+from services.database.engine import transaction
 from services.streams.archive.archiver import Archiver
+from services.streams.archive.chain import link_of
 from services.streams.archive.config import ArchiveSettings
+from services.streams.archive.digests import Link, is_next
 from services.streams.archive.store import ArchiveStore
-from services.streams.archive.summary import Record
+from services.streams.archive.summary import Record, record_of
 from services.streams.archive.sweep import ArchiveSweep
+from services.streams.archive.tables import ArchivedEvents, ArchivedGeneration, AuditLink
 from services.streams.archive.writing import RecordWriter
-from tests.golden.cases import Case
+from tests.golden.cases import CASES, Case
 from tests.support import events
 
 DAY_MS = 86_400_000
@@ -86,8 +93,6 @@ async def write_case(bus: Bus, case: Case, **changes: object) -> str:
 
 
 def renamed(event: Event, generation_id: str, changes: dict[str, object]) -> Event:
-    import msgspec
-
     if not isinstance(event, Requested):
         return event
     return msgspec.structs.replace(event, generation_id=generation_id, **changes)
@@ -95,8 +100,6 @@ def renamed(event: Event, generation_id: str, changes: dict[str, object]) -> Eve
 
 def entries_of(case: Case) -> list[Entry]:
     """The log of a case as the broker would give it."""
-    from schemas.events import encode_entry
-
     return [
         Entry(index + 1, index, (event,), encode_entry((event,)))
         for index, event in enumerate(case)
@@ -107,11 +110,30 @@ def record_named(generation_id: str, ended_at_ms: int = ENDED_AT_MS) -> Record:
     """A record that holds nothing but what the tables ask for."""
     import msgspec
 
-    from services.streams.archive.summary import record_of
-    from tests.golden.cases import CASES
-
     case = [renamed(event, generation_id, {}) for event in CASES["simple.openai.chat"]]
     case[-1] = msgspec.structs.replace(case[-1], at_ms=ended_at_ms)  # type: ignore[type-var]
     record = record_of(entries_of(case), archived_at_ms=ended_at_ms)
     assert record is not None
     return record
+
+
+async def links(store: ArchiveStore) -> list[Link]:
+    query = select(AuditLink).order_by(AuditLink.day, AuditLink.position)
+    async with transaction(store.engine) as session:
+        return [link_of(row) for row in await session.scalars(query)]
+
+
+async def ids_of(store: ArchiveStore, table: type) -> list[str]:
+    async with transaction(store.engine) as session:
+        return sorted(await session.scalars(select(table.generation_id)))  # type: ignore[attr-defined]
+
+
+async def check(store: ArchiveStore, generation_ids: Sequence[str]) -> None:
+    """Each is there once, with its events, in a chain without a break."""
+    assert await ids_of(store, ArchivedGeneration) == sorted(generation_ids)
+    assert await ids_of(store, ArchivedEvents) == sorted(generation_ids)
+    found = await links(store)
+    assert sorted(link.generation_id for link in found) == sorted(generation_ids)
+    for last, link in zip([None, *found], found, strict=False):
+        assert is_next(last, link)
+    assert await store.count() == len(generation_ids)

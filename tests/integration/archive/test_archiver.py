@@ -5,45 +5,20 @@ import logging
 from collections.abc import Sequence
 
 import pytest
-from sqlalchemy import select
 
 from services.bus.connection import Bus
 from services.bus.ended import HintQueue
-from services.database.engine import transaction
 from services.database.errors import DatabaseUnavailable
 from services.streams.archive.archiver import Archiver
-from services.streams.archive.chain import link_of
-from services.streams.archive.digests import Link, is_next
+from services.streams.archive.digests import is_next
 from services.streams.archive.store import ArchiveStore, open_archive
 from services.streams.archive.summary import Record
-from services.streams.archive.tables import ArchivedEvents, ArchivedGeneration, AuditLink
+from services.streams.archive.tables import ArchivedEvents, ArchivedGeneration
 from services.streams.archive.writing import RecordWriter, when_there
 from tests.golden.cases import CASES
-from tests.support.archive import Rig, record_named, write_case
+from tests.support.archive import Rig, check, ids_of, links, record_named, write_case
 
 CASE = CASES["simple.openai.chat"]
-
-
-async def links(store: ArchiveStore) -> list[Link]:
-    query = select(AuditLink).order_by(AuditLink.day, AuditLink.position)
-    async with transaction(store.engine) as session:
-        return [link_of(row) for row in await session.scalars(query)]
-
-
-async def ids_of(store: ArchiveStore, table: type) -> list[str]:
-    async with transaction(store.engine) as session:
-        return sorted(await session.scalars(select(table.generation_id)))  # type: ignore[attr-defined]
-
-
-async def check(store: ArchiveStore, generation_ids: Sequence[str]) -> None:
-    """Each is there once, with its events, in a chain without a break."""
-    assert await ids_of(store, ArchivedGeneration) == sorted(generation_ids)
-    assert await ids_of(store, ArchivedEvents) == sorted(generation_ids)
-    found = await links(store)
-    assert sorted(link.generation_id for link in found) == sorted(generation_ids)
-    for last, link in zip([None, *found], found, strict=False):
-        assert is_next(last, link)
-    assert await store.count() == len(generation_ids)
 
 
 async def fetched(bus: Bus, *generation_ids: str) -> list[object]:
