@@ -134,6 +134,7 @@ def drain_grace(values: Values) -> float:
 
 def gateway_settings(values: Values) -> GatewaySettings:
     name, gcp = model_name(values), gcp_container(os.environ)
+    _folder(values, "media_path")
     return GatewaySettings(
         host=",".join(texts(values, "host")),
         port=port(values, GatewaySettings.port) if gcp is None else gcp.port,

@@ -11,6 +11,7 @@ HTTP_FLAGS: tuple[Flag, ...] = (
     flag("--reuse-port", "LLAMA_ARG_REUSE_PORT", "bool", False, GATEWAY, "let others listen on the same port too"),
     flag("--api-prefix", "LLAMA_ARG_API_PREFIX", "text", "", GATEWAY, "path that every route begins with, without a slash at its end", metavar="PREFIX"),
     flag("--path", "LLAMA_ARG_STATIC_PATH", "text", "", GATEWAY, "folder with files to serve", metavar="DIR"),
+    flag("--media-path", "LLAMATAPE_MEDIA_PATH", "text", "", GATEWAY, "folder of media that requests may name (no effect: no model here sees pictures, so no file is ever read)", metavar="DIR"),
     flag("--webui-mcp-proxy --ui-mcp-proxy / --no-webui-mcp-proxy --no-ui-mcp-proxy", "LLAMA_ARG_UI_MCP_PROXY", "bool", False, GATEWAY, "let pages reach other servers through /cors-proxy; not where you do not trust who asks"),
     flag("--api-key", "LLAMA_API_KEY", "list", (), GATEWAY, "keys that clients may use, comma-separated (default: everybody may ask)", metavar="KEY", is_secret=True),
     flag("--api-key-file", "LLAMA_ARG_API_KEY_FILE", "text", "", GATEWAY, "file with one key a line; # begins a comment", metavar="FILE"),

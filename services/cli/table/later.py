@@ -75,7 +75,6 @@ _MEDIA: tuple[Flag, ...] = (
     _later("--video-fps", "float", 4.0, "frames per second of videos", env="LLAMA_ARG_VIDEO_FPS"),
     _later("--video-timestamp-interval", "int", 5000, "milliseconds between time stamps in videos", env="LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL"),
     _later("--video-ffmpeg-dir", help="folder of ffmpeg", env="LLAMA_ARG_VIDEO_FFMPEG_DIR", metavar="DIR"),
-    _later("--media-path", help="folder of media that requests may name", services=GATEWAY, metavar="DIR"),
     _later("--vision-gemma-4b-default", "bool", False, f"Gemma 3 4B {_FETCHES}"),
     _later("--vision-gemma-12b-default", "bool", False, f"Gemma 3 12B {_FETCHES}"),
 )

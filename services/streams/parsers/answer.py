@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from schemas.output_format import OutputFormat
 from services.streams.parsers.calls import CallsReader
-from services.streams.parsers.deltas import Delta
+from services.streams.parsers.deltas import Delta, Span
 from services.streams.parsers.errors import Mismatch
 from services.streams.parsers.markers import first_of, literal, text_until, words_of
 from services.streams.parsers.reader import Reader, Reading
@@ -29,6 +29,7 @@ class AnswerParser:
         self._sink = Sink()
         self._held: Trimmed | None = None
         self._is_raw = description.thoughts != FIELD
+        self.thoughts: list[Span] = []
         calls = description.calls
         self._calls = (
             None
@@ -67,6 +68,7 @@ class AnswerParser:
                 return
             except (StopIteration, Mismatch):
                 self._is_running = False
+                self._end_thoughts()
         self._sink.content(self._reader.text[self._reader.pos :])
         self._reader.pos = len(self._reader.text)
 
@@ -117,11 +119,21 @@ class AnswerParser:
 
     def _thoughts(self, opener: str) -> Reading[None]:
         """Read thoughts to their end. opener: the text that began them."""
+        self.thoughts.append(Span(self._place - len(opener), None))
         self._raw(opener)
         put = Trimmed(self._sink.thoughts if self._format.thoughts != IN_CONTENT else _drop)
         self._held = put
         yield from self._thoughts_into(self._doubled(put.add))
+        self._end_thoughts()
         self._held = None
+
+    def _end_thoughts(self) -> None:
+        if self.thoughts and self.thoughts[-1].end is None:
+            self.thoughts[-1] = self.thoughts[-1]._replace(end=self._place)
+
+    @property
+    def _place(self) -> int:
+        return self._reader.offset - len(self._format.prefix)
 
     def _thoughts_into(self, take: Callable[[str], None]) -> Reading[None]:
         own = self._format

@@ -28,8 +28,21 @@ class Delta(NamedTuple):
     head: CallHead | None = None
 
 
+class Span(NamedTuple):
+    """A part of the text of a choice, in characters; what the client sent of it counts below 0.
+    end: None while it is open."""
+
+    start: int
+    end: int | None
+
+
 class MessageParser(Protocol):
     """Takes the text of one choice in pieces of any size; the deltas do not depend on the cuts."""
+
+    @property
+    def thoughts(self) -> Sequence[Span]:
+        """Where the thoughts so far stand, with what marks them; in order."""
+        ...
 
     def feed(self, text: str) -> Sequence[Delta]:
         """The deltas that `text` (not empty) makes certain."""
@@ -42,6 +55,8 @@ class MessageParser(Protocol):
 
 class PlainText:
     """All text is content."""
+
+    thoughts: Sequence[Span] = ()
 
     def feed(self, text: str) -> Sequence[Delta]:
         return (Delta(CONTENT, text),)

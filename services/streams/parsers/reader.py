@@ -19,16 +19,23 @@ class Reader:
         self.pos = 0
         self.is_closed = False
         self._n_marks = 0
+        self._n_forgotten = 0
 
     def feed(self, text: str) -> None:
         """Append; what was read and is not marked is forgotten."""
         if self.pos and not self._n_marks:
+            self._n_forgotten += self.pos
             self.text, self.pos = self.text[self.pos :], 0
         self.text += text
 
     @property
     def left(self) -> int:
         return len(self.text) - self.pos
+
+    @property
+    def offset(self) -> int:
+        """The position in all that was ever fed."""
+        return self._n_forgotten + self.pos
 
     def more(self) -> Reading[bool]:
         """Wait for more text. False: there is none."""

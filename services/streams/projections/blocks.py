@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from services.streams.projections.message import CALLS, CONTENT, THOUGHTS, Delta, MessageParser
+from services.streams.projections.message import (
+    CALLS,
+    CONTENT,
+    THOUGHTS,
+    Delta,
+    MessageParser,
+    Span,
+)
 
 
 class Kind(Enum):
@@ -63,6 +70,11 @@ class Blocks:
     def all(self) -> Sequence[Block]:
         """The blocks so far; the last one is open until `close`."""
         return self._all
+
+    @property
+    def thoughts(self) -> Sequence[Span]:
+        """Where the thoughts stand in the text."""
+        return self._parser.thoughts
 
     @property
     def has_calls(self) -> bool:

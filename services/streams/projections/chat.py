@@ -40,6 +40,7 @@ class Chat(Manners):
         self._unshown: dict[int, Piece] = {}
         self._heads: dict[tuple[int, str], bytes] = {}
         self._ends: list[ChoiceEnd] = []
+        self._n_thought = 0
         self._tail = b"}}],%b\n\n" % to_json(self._shared())[1:]
 
     def begin(self, choice: Choice) -> list[bytes]:
@@ -76,6 +77,7 @@ class Chat(Manners):
         reason = finish_reason(end, has_calls=choice.index in self._callers)
         chunks.append(self._chunk(_choice_json(choice, {}, reason)))
         self._ends.append(end)
+        self._n_thought += choice.n_thought(self._parsers[choice.index].thoughts)
         if not self._context.params.output.include_usage:
             chunks[-1]["timings"] = timings_json(end.timings)
         if self._context.params.output.verbose:
@@ -91,11 +93,12 @@ class Chat(Manners):
         """The first choice's answer with the choices of all, and what they used together."""
         ended = [(choice, choice.end) for choice in choices if choice.end is not None]
         merged = merge_choices([self._answer(choice, end) for choice, end in ended])
-        return merged | {"usage": _usage([end for _, end in ended])}
+        return merged | {"usage": _usage([end for _, end in ended], self._n_thought)}
 
     def _answer(self, choice: Choice, end: ChoiceEnd) -> Json:
         parser = self._context.new_parser(choice.index, is_whole=True)
         message = message_of(parser, choice.text)
+        self._n_thought += choice.n_thought(parser.thoughts)
         shown: Json = {
             "finish_reason": finish_reason(end, has_calls=CALLS in message),
             "index": choice.index,
@@ -131,7 +134,7 @@ class Chat(Manners):
 
     def _usage_chunk(self, ends: Sequence[ChoiceEnd]) -> Json:
         timings = {"timings": timings_json(ends[-1].timings)}
-        return {"choices": [], **self._shared(), "usage": _usage(ends), **timings}
+        return {"choices": [], **self._shared(), "usage": _usage(ends, self._n_thought), **timings}
 
     def _chunk(self, choice: Json) -> Json:
         return {"choices": [choice], **self._shared()}
@@ -146,9 +149,10 @@ class Chat(Manners):
         }
 
 
-def _usage(ends: Sequence[ChoiceEnd]) -> Json:
+def _usage(ends: Sequence[ChoiceEnd], n_thought: int) -> Json:
     """What a whole request used: its choices share one prompt."""
-    return usage_json(ends[0], n_predicted=sum(end.n_predicted for end in ends))
+    n_predicted = sum(end.n_predicted for end in ends)
+    return usage_json(ends[0], n_predicted=n_predicted, n_thought=n_thought)
 
 
 def _choice_json(choice: Choice, delta: Json, reason: str | None = None) -> Json:

@@ -1,10 +1,12 @@
 """One choice of an answer while it grows, and the pieces that its events cut it into."""
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from schemas.events import ChoiceEnd, ChoiceStart, Timings, TokenProbs, Tokens
+from services.streams.parsers.deltas import Span
 
 
 class Piece(NamedTuple):
@@ -30,6 +32,8 @@ class Choice:
 
     texts, ids, probs: of the whole choice, gathered only for answers that are not streamed.
     held_ids, held_probs: of tokens whose text is still held back; they go with the next frame.
+    starts: per token, how many characters of the choice's text came before it; kept where thoughts
+    are counted (counts_thoughts).
     """
 
     index: int
@@ -45,6 +49,9 @@ class Choice:
     held_ids: tuple[int, ...] = ()
     held_probs: tuple[TokenProbs, ...] = ()
     end: ChoiceEnd | None = None
+    counts_thoughts: bool = False
+    starts: list[int] = field(default_factory=list[int])
+    n_chars: int = 0
 
     @property
     def text(self) -> str:
@@ -66,6 +73,20 @@ class Choice:
             self.generating_us += event.elapsed_us - self.heard_us
         self.heard_us = event.elapsed_us
         self.end = event.end
+        if self.counts_thoughts:
+            self._note_starts(event.texts)
+
+    def _note_starts(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.starts.append(self.n_chars)
+            self.n_chars += len(text)
+
+    def n_thought(self, thoughts: Sequence[Span]) -> int:
+        """How many tokens begin inside `thoughts`, spans of the whole text."""
+        return sum(self._n_before(span.end) - self._n_before(span.start) for span in thoughts)
+
+    def _n_before(self, place: int | None) -> int:
+        return len(self.starts) if place is None else bisect_left(self.starts, place)
 
     def collect(self, event: Tokens) -> None:
         self.texts += event.texts

@@ -48,6 +48,11 @@ class Context:
         return AnswerParser(self._output_format, seed=seed, is_whole=is_whole)
 
     @cached_property
+    def has_thoughts(self) -> bool:
+        """Whether this model thinks in a way that can be told from its answer."""
+        return self._output_format is not None and self._output_format.thought_end != ""
+
+    @cached_property
     def _output_format(self) -> OutputFormat | None:
         """None where all text is content; so is that of a model whose way of writing nobody can read."""
         try:

@@ -14,6 +14,7 @@ from services.streams.parsers.deltas import (
     Delta,
     MessageParser,
     PlainText,
+    Span,
 )
 from services.streams.projections.shapes import Json
 
@@ -25,6 +26,7 @@ __all__ = [
     "Delta",
     "MessageParser",
     "PlainText",
+    "Span",
     "delta_json",
     "message_of",
 ]

@@ -174,7 +174,9 @@ class Projection:
     def _choice(self, index: int) -> Choice:
         if index not in self._choices:
             n_prompt = len(self._context.prompt_of(index).ids)
-            self._choices[index] = Choice(index=index, n_prompt=n_prompt)
+            self._choices[index] = Choice(
+                index=index, n_prompt=n_prompt, counts_thoughts=self._context.has_thoughts
+            )
         return self._choices[index]
 
 

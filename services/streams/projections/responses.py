@@ -1,10 +1,13 @@
 """`POST /v1/responses`: OpenAI's responses as named events with sequence numbers.
 
 The events of llama-server and what OpenAI's service adds to them: indexes, `…done` for everything
-that was begun, `incomplete` where a limit ended the answer. Pings are comments without a number.
+that was begun. Pings are comments without a number. Where a limit ended the answer its status is
+`incomplete`, as OpenAI says; the last event is `response.completed` all the same, as llama-server's,
+for clients wait for it.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from schemas.errors import Problem
 from schemas.events import Cancelled, ChoiceEnd, Progress, Timings
@@ -23,6 +26,7 @@ from services.streams.projections.responses_json import (
     item_id,
     item_json,
     part_json,
+    usage_json,
 )
 from services.streams.projections.shapes import Json, probs_json, progress_json, timings_json
 
@@ -45,6 +49,7 @@ class Responses:
         self._items: list[Json] = []
         self._logprobs: list[Json] = []
         self._end: ChoiceEnd | None = None
+        self._n_thought = 0
         self._sequence = 0
 
     def start(self, choices: Sequence[Choice]) -> list[bytes]:
@@ -86,15 +91,16 @@ class Responses:
             return []
         self._end = end
         changes = list(self._blocks.close())
+        self._n_thought = choice.n_thought(self._blocks.thoughts)
         events = [event for change in changes for event in self._events(change)]
         return [self._frame(name, body) for name, body in events]
 
     def finish(self) -> list[bytes]:
         assert self._end is not None, "a generation is finished when its choices have ended"
-        status = status_of(self._end)
-        body: Json = {"response": self._response.json(status, self._items, end=self._end)}
+        status, usage = status_of(self._end), usage_json(self._end, self._n_thought)
+        body: Json = {"response": self._response.json(status, self._items, usage=usage)}
         body["timings"] = timings_json(self._end.timings)
-        return [self._frame(f"response.{status}", body)]
+        return [self._frame("response.completed", body)]
 
     def fail(self, problem: Problem, *, is_started: bool) -> list[bytes]:
         del is_started
@@ -109,7 +115,8 @@ class Responses:
         choice = choices[0]
         assert choice.end is not None, "an answer is rendered when every choice has ended"
         output = output_of(self._context, choice)
-        return self._response.json(status_of(choice.end), output, end=choice.end)
+        usage = usage_json(choice.end, output.n_thought)
+        return self._response.json(status_of(choice.end), output.items, usage=usage)
 
     def _open(self) -> list[bytes]:
         """The first event, if it was not sent yet. A background response began in a queue."""
@@ -195,7 +202,14 @@ def error_json(problem: Problem) -> Json:
     return {"code": problem.code, "message": problem.message}
 
 
-def output_of(context: Context, choice: Choice, *, unfinished: str = IN_PROGRESS) -> list[Json]:
+class Output(NamedTuple):
+    """items: of the response. n_thought: tokens that are thoughts."""
+
+    items: list[Json]
+    n_thought: int
+
+
+def output_of(context: Context, choice: Choice, *, unfinished: str = IN_PROGRESS) -> Output:
     """The output items of a choice as far as it is known; its texts were gathered. unfinished: status
     of the last item while the choice has no end."""
     blocks = Blocks(context.new_parser())
@@ -211,4 +225,4 @@ def output_of(context: Context, choice: Choice, *, unfinished: str = IN_PROGRESS
     for block in blocks.all:
         status = last if block is blocks.all[-1] else COMPLETED
         found.append(item_json(context, block, status, logprobs))
-    return found
+    return Output(found, choice.n_thought(blocks.thoughts))

@@ -76,10 +76,10 @@ class ResponseObject:
         status: str,
         output: Sequence[Json] = (),
         *,
-        end: ChoiceEnd | None = None,
+        usage: Json | None = None,
         error: Json | None = None,
     ) -> Json:
-        """The whole object. end: of the choice, once it is known."""
+        """The whole object. usage: once it is known."""
         context = self._context
         reason = {"reason": "max_output_tokens"} if status == INCOMPLETE else None
         return {
@@ -96,7 +96,7 @@ class ResponseObject:
             **self._sampling(),
             "reasoning": self._reasoning(),
             "text": self._request.get("text") or {"format": {"type": "text"}},
-            "usage": None if end is None else usage_json(end),
+            "usage": usage,
         }
 
     def _sampling(self) -> Json:
@@ -111,12 +111,12 @@ class ResponseObject:
         return {"effort": asked.get("effort"), "summary": asked.get("summary")}
 
 
-def usage_json(end: ChoiceEnd) -> Json:
+def usage_json(end: ChoiceEnd, n_thought: int) -> Json:
     return {
         "input_tokens": end.n_prompt,
         "input_tokens_details": {"cached_tokens": end.n_cached},
         "output_tokens": end.n_predicted,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": n_thought},
         "total_tokens": end.n_prompt + end.n_predicted,
     }
 

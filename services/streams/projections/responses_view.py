@@ -2,7 +2,7 @@
 
 from schemas.events import Cancelled, Failed, Finished
 from services.streams.projections.projection import Projection
-from services.streams.projections.responses import error_json, output_of, status_of
+from services.streams.projections.responses import Output, error_json, output_of, status_of
 from services.streams.projections.responses_json import (
     CANCELLED,
     FAILED,
@@ -10,6 +10,7 @@ from services.streams.projections.responses_json import (
     INCOMPLETE,
     QUEUED,
     ResponseObject,
+    usage_json,
 )
 from services.streams.projections.shapes import Json
 
@@ -23,10 +24,12 @@ def response_view(projection: Projection) -> Json:
     context, end = projection.context, projection.generation.end
     response = ResponseObject(context)
     unfinished = IN_PROGRESS if end is None else INCOMPLETE
-    output = [] if choice is None else output_of(context, choice, unfinished=unfinished)
+    whole = Output([], 0) if choice is None else output_of(context, choice, unfinished=unfinished)
+    output = whole.items
     match end:
         case Finished() if choice is not None and choice.end is not None:
-            return response.json(status_of(choice.end), output, end=choice.end)
+            usage = usage_json(choice.end, whole.n_thought)
+            return response.json(status_of(choice.end), output, usage=usage)
         case Failed(problem=problem):
             return response.json(FAILED, output, error=error_json(problem))
         case Cancelled():

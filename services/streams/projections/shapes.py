@@ -10,14 +10,19 @@ LOWEST = -3.4028234663852886e38
 """The logarithm of 0 in llama-server: the lowest 32-bit float, since JSON has no infinity."""
 
 
-def usage_json(end: ChoiceEnd, *, n_predicted: int | None = None) -> Json:
-    """n_predicted: of several choices together."""
+def usage_json(
+    end: ChoiceEnd, *, n_predicted: int | None = None, n_thought: int | None = None
+) -> Json:
+    """n_predicted: of several choices together. n_thought: how many of them; None where the dialect
+    does not say."""
     n_predicted = end.n_predicted if n_predicted is None else n_predicted
+    details = {"completion_tokens_details": {"reasoning_tokens": n_thought}}
     return {
         "completion_tokens": n_predicted,
         "prompt_tokens": end.n_prompt,
         "total_tokens": n_predicted + end.n_prompt,
         "prompt_tokens_details": {"cached_tokens": end.n_cached},
+        **({} if n_thought is None else details),
     }
 
 

@@ -126,6 +126,7 @@ def test_the_proxy_is_off_unless_it_is_asked_for() -> None:
         ("--api-prefix llm", "--api-prefix: 'llm' does not begin with a slash"),
         ("--cors-origins é", "--cors-origins: 'é' cannot stand in a header"),
         ("--path /nowhere", "--path: /nowhere is not a folder"),
+        ("--media-path /nowhere", "--media-path: /nowhere is not a folder"),
         ("--ui-config []", "--ui-config: expected a JSON object"),
         ("--ssl-key-file x", "--ssl-cert-file and --ssl-key-file need each other"),
         ("--ssl-key-file x --ssl-cert-file /nowhere", "--ssl-cert-file: cannot read /nowhere"),

@@ -12,13 +12,15 @@ from schemas.events import Cancelled, Event, Failed
 from services.streams.projections import Projection, anthropic, projection_for
 from services.streams.projections.blocks import Block, Blocks, Kind, Step
 from services.streams.projections.context import Context
-from services.streams.projections.message import CALLS, CONTENT, THOUGHTS, CallHead, Delta
+from services.streams.projections.message import CALLS, CONTENT, THOUGHTS, CallHead, Delta, Span
 from services.streams.projections.responses_view import response_view
 from tests.golden import cases
 
 
 class Scripted:
     """Gives the same deltas for the first text, whatever it says."""
+
+    thoughts: Sequence[Span] = ()
 
     def __init__(self, deltas: Sequence[Delta]) -> None:
         self._deltas = list(deltas)
@@ -157,7 +159,7 @@ def test_the_events_of_a_response() -> None:
         *(*call, "function_call_arguments.delta", *call_end),
         *(call + call_end),
         *(text + text_end),
-        "incomplete",
+        "completed",
     ]
     response: Any = found[-1][1]["response"]
     done = [body["item"] for name, body in found if name == "response.output_item.done"]
@@ -230,7 +232,7 @@ def test_a_background_response_was_queued_first() -> None:
         ("created", "queued"),
         ("queued", "queued"),
         ("in_progress", "in_progress"),
-        ("incomplete", "incomplete"),
+        ("completed", "incomplete"),
     ]
 
 
