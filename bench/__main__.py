@@ -2,7 +2,7 @@
 
 import argparse
 
-from bench import cpu, engines, gateway, peer, readers, resume, start
+from bench import archive, cpu, engines, gateway, peer, readers, resume, start
 
 BENCHES = {
     "start": start.run,
@@ -11,6 +11,7 @@ BENCHES = {
     "engines": engines.run,
     "readers": readers.run,
     "resume": resume.run,
+    "archive": archive.run,
     "peer": peer.run,
 }
 ALONE = [name for name in BENCHES if name != "peer"]
@@ -25,7 +26,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=100, help="tokens/s per stream (cpu)")
     parser.add_argument("--streams", type=int, default=0, help="at once (default: the bench's)")
     parser.add_argument("--tokens", type=int, default=0, help="per stream (default: the bench's)")
-    parser.add_argument("--logs", type=int, default=10_000, help="stored beside (resume)")
+    parser.add_argument(
+        "--logs", type=int, default=10_000, help="stored beside (resume), archived (archive)"
+    )
     parser.add_argument("--llama-server", default="", help="binary; else it is built once (peer)")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHES]

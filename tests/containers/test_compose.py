@@ -105,6 +105,19 @@ def test_the_registry_is_in_postgres(http: httpx.Client) -> None:
     assert int(size) > 1000
 
 
+def test_what_was_answered_is_archived(http: httpx.Client) -> None:
+    """By the streams service, into PostgreSQL."""
+    answer = http.post("/v1/chat/completions", json=CHAT)
+    generation_id = answer.headers["x-generation-id"]
+    query = f"SELECT outcome FROM archived_generations WHERE generation_id = '{generation_id}'"
+
+    def is_there() -> bool:
+        words = ("exec", "-T", "postgres", "psql", "-U", "llamatape", "-tA", "-c", query)
+        return compose(*words, project=PROJECT).strip() == "finished"
+
+    wait_until(is_there)
+
+
 def test_containers_are_not_root(url: str) -> None:
     listed = compose("ps", "--format", "json", project=PROJECT)
     names = {json.loads(line)["Service"] for line in listed.splitlines()}
