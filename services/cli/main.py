@@ -110,7 +110,13 @@ def _keys(words: list[str]) -> int:
     return run(words)
 
 
-_TOOLS: dict[str, Callable[[list[str]], int]] = {"keys": _keys}
+def _audit(words: list[str]) -> int:
+    from services.cli.audit.run import run
+
+    return run(words)
+
+
+_TOOLS: dict[str, Callable[[list[str]], int]] = {"keys": _keys, "audit": _audit}
 """Commands with words of their own instead of flags."""
 
 

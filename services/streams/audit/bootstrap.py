@@ -17,7 +17,7 @@ from services.streams.conversations import Conversations
 if TYPE_CHECKING:
     from services.streams.audit.erasing import Erased
     from services.streams.audit.hot import HotLogs
-    from services.streams.audit.service import Audit
+    from services.streams.audit.service import Audit, Hot
     from services.streams.audit.store import AuditStore
 
 NO_ARCHIVE = (
@@ -51,12 +51,10 @@ class AuditDoor:
     async def _open(self) -> "Audit":
         # SQLAlchemy takes as long to import as all the rest of this process: not on the serving thread.
         await asyncio.to_thread(importlib.import_module, "services.streams.audit.service")
-        from services.streams.audit.hot import HotLogs
         from services.streams.audit.service import Audit
 
         store = await self._closing.enter_async_context(opened(self._url))
-        bus, writer, conversations = self._parts
-        return Audit(store, _Hot(bus, HotLogs(bus, writer, conversations)))
+        return Audit(store, hot_logs(*self._parts))
 
 
 class _Hot:
@@ -71,6 +69,13 @@ class _Hot:
 
     async def read(self, generation_id: str) -> list[Entry]:
         return await read_log(self._bus, generation_id)
+
+
+def hot_logs(bus: Bus, writer: LogWriter, conversations: Conversations) -> "Hot":
+    """What the broker has of archived generations."""
+    from services.streams.audit.hot import HotLogs
+
+    return _Hot(bus, HotLogs(bus, writer, conversations))
 
 
 @contextlib.asynccontextmanager
