@@ -13,14 +13,14 @@ from schemas.errors import RequestError
 from schemas.events import Requested
 from schemas.generation import Generation
 from schemas.lanes import LIGHT
-from schemas.tasks import ConversationEntry, Task
+from schemas.tasks import Task
 from services.bus.connection import Bus
 from services.bus.errors import BusError, BusUnavailable, Fenced, LogClosed, MessageTooLarge
 from services.bus.log import LogWriter
 from services.bus.tasks import publish_task
 from services.gateway import errors
 from services.gateway.cancellation import LogEnder
-from services.streams.conversations import Conversations
+from services.streams.conversations import Conversations, entry_of
 from services.streams.hub import Hub
 
 log = logging.getLogger(__name__)
@@ -127,16 +127,4 @@ def task_of(requested: Requested, n_slots: int) -> Task:
         conversation=""
         if conversation is None
         else subjects.conversation_key(requested.caller, conversation),
-    )
-
-
-def entry_of(requested: Requested) -> ConversationEntry:
-    """What the conversation of that generation shows while it runs."""
-    assert requested.conversation is not None
-    return ConversationEntry(
-        conversation_id=requested.conversation,
-        generation_id=requested.generation_id,
-        dialect=requested.dialect,
-        render=requested.render,
-        started_at_s=requested.created_at_ms // 1000,
     )

@@ -9,11 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from schemas import subjects
+from schemas.lanes import BATCH, BATCH_CLASS, LIGHT
 from services.bus.connection import Bus
 from services.bus.errors import BusError
 from services.bus.kv import Bucket
 from services.bus.log import LogWriter
 from services.bus.open_tasks import OpenTask, open_tasks, remove_task
+from services.bus.tasks import publish_task
 from services.edge.auth import install_auth
 from services.edge.body import install_body_handlers
 from services.edge.errors import JSON_TYPE, install_error_handlers
@@ -29,8 +31,10 @@ from services.streams.hub import Hub
 from services.streams.keys import watching_keys
 from services.streams.logs import BusLogs, Logs
 from services.streams.routes import StreamRoutes
+from services.streams.strays import Strays
 from services.streams.sweep import Sweep
 from services.streams.tape import Tape
+from services.streams.unshown import Unshown
 
 
 def create_hub(bus: Bus, settings: StreamsSettings) -> Hub:
@@ -77,11 +81,21 @@ class _BusQueue:
     async def remove(self, seq: int) -> None:
         await remove_task(self._bus, seq)
 
+    async def send_to_all(self, found: OpenTask) -> None:
+        lane = BATCH if found.task.priority == BATCH_CLASS else LIGHT
+        await publish_task(self._bus, found.model_key, found.task, lane=lane, repeat=":any")
+
 
 @contextlib.asynccontextmanager
 async def sweeping(bus: Bus, hub: Hub, writer: LogWriter) -> AsyncGenerator[None]:
     """While inside, generations that are overdue and read by nobody are ended."""
-    task = asyncio.create_task(Sweep(_BusQueue(bus), hub.logs, writer).run(), name="sweep")
+    queue, conversations = _BusQueue(bus), Bucket(bus, subjects.CONVERSATIONS_BUCKET)
+    helpers = (
+        Unshown(conversations, hub.logs, LogEnder(hub.logs, writer)),
+        Strays(queue, Bucket(bus, subjects.PRESENCE_BUCKET)),
+    )
+    sweep = Sweep(queue, hub.logs, writer, helpers=helpers)
+    task = asyncio.create_task(sweep.run(), name="sweep")
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from schemas import codec, subjects
-from schemas.events import Terminal
+from schemas.events import Requested, Terminal
 from schemas.tasks import ConversationEntry
 from services.bus.errors import KeyConflict
 from services.streams.errors import StreamGone
@@ -152,6 +152,17 @@ class Conversations:
             await self.keys.create(key, value)
         else:
             await self.keys.update(key, value, over.revision)
+
+
+def entry_of(requested: Requested) -> ConversationEntry:
+    """What the conversation of that generation shows while it runs."""
+    return ConversationEntry(
+        conversation_id=requested.conversation or "",
+        generation_id=requested.generation_id,
+        dialect=requested.dialect,
+        render=requested.render,
+        started_at_s=requested.created_at_ms // 1000,
+    )
 
 
 def _done(entry: ConversationEntry, n_bytes: int, at_s: int) -> ConversationEntry:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from schemas.errors import UNAVAILABLE, Problem
@@ -37,6 +37,14 @@ class Queue(Protocol):
     async def remove(self, seq: int) -> None: ...
 
 
+class Helper(Protocol):
+    """Sees to something else that a dead service may have left."""
+
+    async def look(self, tasks: Sequence[OpenTask]) -> None:
+        """tasks: all that are open. Raises BusError."""
+        ...
+
+
 class Sweep:
     """Looks through the work queue every few seconds. now_ms: Unix milliseconds."""
 
@@ -48,6 +56,7 @@ class Sweep:
         *,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         period_s: float = PERIOD_S,
+        helpers: Sequence[Helper] = (),
     ) -> None:
         self._queue = queue
         self._logs = logs
@@ -55,6 +64,7 @@ class Sweep:
         self._ender = LogEnder(logs, writer)
         self._now_ms = now_ms
         self._period_s = period_s
+        self._helpers = helpers
 
     async def run(self) -> None:
         """Until cancelled. Several processes do not look at the same moment for long."""
@@ -69,7 +79,10 @@ class Sweep:
 
     async def once(self) -> None:
         """Look through the queue once. Raises BusError."""
-        for found in await self._queue.open_tasks():
+        tasks = await self._queue.open_tasks()
+        for helper in self._helpers:
+            await helper.look(tasks)
+        for found in tasks:
             if self._now_ms() >= _due_ms(found):
                 with contextlib.suppress(
                     Fenced
