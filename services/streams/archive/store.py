@@ -124,10 +124,15 @@ async def open_archive(url: str, *, is_durable: bool = False) -> ArchiveStore:
 
 async def _known(session: AsyncSession, generation_ids: Collection[str]) -> dict[str, Archived]:
     table = ArchivedGeneration
-    query = select(table.generation_id, table.ended_at_ms, ArchivedEvents.codec)
+    query = select(table.generation_id, table.ended_at_ms, table.erased_at_ms, ArchivedEvents.codec)
     query = query.outerjoin(ArchivedEvents).where(table.generation_id.in_(generation_ids))
     rows = await session.execute(query)
-    return {row.generation_id: Archived(row.ended_at_ms, row.codec is not None) for row in rows}
+    return {
+        row.generation_id: Archived(
+            row.ended_at_ms, row.codec is not None, row.erased_at_ms is not None
+        )
+        for row in rows
+    }
 
 
 async def _insert(session: AsyncSession, records: Sequence[Record], today: str) -> None:

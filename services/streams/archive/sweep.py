@@ -90,6 +90,7 @@ class ArchiveSweep:
         """Look through all logs once. Raises BusError, DatabaseUnavailable."""
         stored = await self._logs.all()
         known = await self._known.known(list(stored))
+        await self._purge_erased([name for name, each in known.items() if each.is_erased], stored)
         for generation_id, archived in known.items():
             await self._purge_if_due(generation_id, archived.ended_at_ms, stored[generation_id])
         await self._make_room(known, stored)
@@ -107,6 +108,14 @@ class ArchiveSweep:
         if n_dropped:
             event(log, "archive_dropped", n=n_dropped, before=first_kept.strftime("%Y-%m-%d"))
         return n_dropped
+
+    async def _purge_erased(self, generation_ids: Sequence[str], stored: dict[str, int]) -> None:
+        """Whoever erased them may not have reached the broker. The end that the audit leaves in their
+        place says nothing, and may stay until it is due."""
+        for generation_id, entry in (await self._logs.last_entries(generation_ids)).items():
+            if stored[generation_id] > 1 or not isinstance(entry.events[0], Terminal):
+                await self._logs.purge(generation_id, keep_last=False)
+                event(log, "erased_from_broker", generation=generation_id)
 
     async def _make_room(self, known: dict[str, Archived], stored: dict[str, int]) -> None:
         """Purge logs before their time while the store is tight; what was not to be kept stays."""
