@@ -4,6 +4,7 @@ import asyncio
 
 from schemas import subjects
 from services.bus.connection import Bus
+from services.bus.errors import BusUnavailable
 
 NEARLY_FULL = 0.85
 LOOK_S = 1.0
@@ -19,10 +20,18 @@ class StoreGauge:
 
     async def is_nearly_full(self) -> bool:
         """Whether 85 % of the limit are used. Raises BusUnavailable."""
-        limit = self._bus.settings.store_max_bytes
         now = asyncio.get_running_loop().time()
-        if limit and now - self._looked_at >= LOOK_S:
+        if self._bus.settings.store_max_bytes and now - self._looked_at >= LOOK_S:
             self._looked_at = now
-            info = await self._bus.api(f"STREAM.INFO.{subjects.GENERATIONS_STREAM}")
-            self._is_nearly_full = int(info["state"]["bytes"]) >= NEARLY_FULL * limit
+            self._is_nearly_full = await fullness(self._bus) >= NEARLY_FULL
         return self._is_nearly_full
+
+
+async def fullness(bus: Bus) -> float:
+    """Which part of its limit the store has used, 0 where it has none. The limit is what the stream
+    has, whatever this process was told. Raises BusUnavailable."""
+    info = await bus.api(f"STREAM.INFO.{subjects.GENERATIONS_STREAM}")
+    if "state" not in info:
+        raise BusUnavailable(f"cannot look at the store: {info.get('error')}")
+    limit = int(info["config"].get("max_bytes") or -1)
+    return int(info["state"]["bytes"]) / limit if limit > 0 else 0.0

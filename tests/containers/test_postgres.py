@@ -11,6 +11,7 @@ import pytest
 from alembic import command
 from testcontainers.community.postgres import PostgresContainer
 
+from schemas.keys import KeyLimits, KeyRecord
 from schemas.lifecycle import FAILED, LOADED, LOADING
 from services.database import migrate
 from services.database.engine import create_engine
@@ -18,7 +19,10 @@ from services.database.errors import DatabaseUnavailable
 from services.database.opening import migrate as migrate_patiently
 from services.database.schema import HEAD, current_revision
 from services.models.catalog import ModelSpec
+from services.models.errors import AmbiguousKey
 from services.models.files import FileFacts, FileIdentity
+from services.models.keys.minting import mint
+from services.models.keys.store import open_keys
 from services.models.lifecycle import Reason, Verdict
 from services.models.registry import open_registry
 from tests.support.nats_nodes import free_ports
@@ -75,6 +79,24 @@ async def test_models_and_their_history(url: str) -> None:
     history = await registry.history("key")
     assert [change.to_status for change in history] == [LOADING, LOADED, FAILED]
     await registry.close()
+
+
+async def test_api_keys(url: str) -> None:
+    store = await open_keys(url)
+    limits = KeyLimits(requests_per_minute=5, tokens_per_minute=10**9, concurrent=2)
+    wanted = KeyRecord(id="", digest="", name="app", models=("tiny",), limits=limits)
+    first, second = (mint(wanted, at_ms).record for at_ms in (1000, 2000))
+    seen = [await store.stand()]
+    for record in (first, second):
+        await store.add(record)
+        seen.append(await store.stand())
+    assert await store.all() == [first, second]
+    with pytest.raises(AmbiguousKey):
+        await store.revoke("app", 3000)
+    assert (await store.revoke(first.id, 3000)).revoked_at_ms == 3000
+    seen.append(await store.stand())
+    assert len(set(seen)) == 4
+    await store.close()
 
 
 async def test_a_database_that_goes_away_is_an_error_and_comes_back(

@@ -40,11 +40,13 @@ class Clock:
 
 @dataclass
 class TestLogs:
-    """All logs of a broker. purges: what was purged, and whether an entry was left."""
+    """All logs of a broker. purges: what was purged, and whether an entry was left. said: how full the
+    store is said to be, at each look; then it is empty."""
 
     __test__ = False
     bus: Bus
     purges: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])
+    said: list[float] = field(default_factory=list[float])
 
     async def all(self) -> dict[str, int]:
         return await stored_logs(self.bus)
@@ -55,6 +57,9 @@ class TestLogs:
     async def purge(self, generation_id: str, *, keep_last: bool) -> None:
         self.purges.append((generation_id, keep_last))
         await purge_log(self.bus, generation_id, keep_last=keep_last)
+
+    async def fullness(self) -> float:
+        return self.said.pop(0) if self.said else 0.0
 
 
 class Rig:

@@ -26,7 +26,7 @@ ANSWERS: dict[str, Json] = {
     "Error": record(
         {
             "error": record(
-                {"code": INTEGER, "message": STRING, "type": STRING},
+                {"code": any_of(INTEGER, STRING), "message": STRING, "type": STRING},
                 {"param": STRING, "n_prompt_tokens": INTEGER, "n_ctx": INTEGER},
             )
         },

@@ -2,11 +2,13 @@
 
 from typing import cast
 
+from services.gateway.openapi.limits import limited
 from services.gateway.openapi.terms import INTEGER, STRING, Json, between, one_of, ref
 
 ERRORS: dict[str, str] = {
     "400": "The request is wrong; `message` says what, `param` where",
     "401": "No key, or none that is known",
+    "403": "The key has not the scope for this",
     "413": "The body is too large",
     "500": "The server failed; nothing that a request holds should lead here",
     "501": "This server does not do that, or was not started for it",
@@ -97,8 +99,8 @@ def generating(summary: str, body: str, found: str) -> Json:
 
 
 def generated(described: Json) -> Json:
-    """A generating operation may also find its idempotency key used."""
-    responses = cast(Json, described["responses"])
+    """A generating operation may also find its idempotency key used, and its API key limited."""
+    responses = limited(cast(Json, described["responses"]))
     return described | {"responses": responses | {"422": error(KEY_USED)}}
 
 

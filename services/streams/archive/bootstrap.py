@@ -16,6 +16,7 @@ from services.bus.ended import HintQueue
 from services.bus.kv import Bucket
 from services.bus.log import Entry, read_log
 from services.bus.rpc import serve
+from services.bus.store import fullness
 from services.bus.stored_logs import last_entries, purge_log, stored_logs
 from services.database.errors import DatabaseError
 from services.logs import event
@@ -99,6 +100,9 @@ class _BusLogs:
 
     async def purge(self, generation_id: str, *, keep_last: bool) -> None:
         await purge_log(self._bus, generation_id, keep_last=keep_last)
+
+    async def fullness(self) -> float:
+        return await fullness(self._bus)
 
 
 class _Digests:

@@ -21,6 +21,7 @@ from services.streams.archive.chain import (
     lock_chain,
 )
 from services.streams.archive.digests import GENERATION, RETENTION, Link, anchor_name
+from services.streams.archive.known import Archived
 from services.streams.archive.summary import Record
 from services.streams.archive.tables import (
     ArchiveCursor,
@@ -68,9 +69,9 @@ class ArchiveStore:
                 await _insert(session, list(new.values()), today)
             return len(new)
 
-    async def ended_at(self, generation_ids: Sequence[str]) -> dict[str, int]:
-        """Those of them that are archived, and when they ended, in Unix milliseconds."""
-        found: dict[str, int] = {}
+    async def known(self, generation_ids: Sequence[str]) -> dict[str, Archived]:
+        """Those of them that are archived."""
+        found: dict[str, Archived] = {}
         for first in range(0, len(generation_ids), MAX_IDS):
             async with transaction(self.engine) as session:
                 found |= await _known(session, generation_ids[first : first + MAX_IDS])
@@ -121,11 +122,17 @@ async def open_archive(url: str, *, is_durable: bool = False) -> ArchiveStore:
     return ArchiveStore(await open_database(url, is_durable=is_durable))
 
 
-async def _known(session: AsyncSession, generation_ids: Collection[str]) -> dict[str, int]:
+async def _known(session: AsyncSession, generation_ids: Collection[str]) -> dict[str, Archived]:
     table = ArchivedGeneration
-    query = select(table.generation_id, table.ended_at_ms)
-    rows = await session.execute(query.where(table.generation_id.in_(generation_ids)))
-    return {row.generation_id: row.ended_at_ms for row in rows}
+    query = select(table.generation_id, table.ended_at_ms, table.erased_at_ms, ArchivedEvents.codec)
+    query = query.outerjoin(ArchivedEvents).where(table.generation_id.in_(generation_ids))
+    rows = await session.execute(query)
+    return {
+        row.generation_id: Archived(
+            row.ended_at_ms, row.codec is not None, row.erased_at_ms is not None
+        )
+        for row in rows
+    }
 
 
 async def _insert(session: AsyncSession, records: Sequence[Record], today: str) -> None:

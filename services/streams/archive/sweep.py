@@ -2,6 +2,7 @@
 
 A log goes when it is in the archive and its hot window is over; its last entry stays, as its fence, until
 the idempotency window is over too. What is due is read off the database at each look, never remembered.
+When the store is tight, logs that the archive keeps go before their time, the oldest first.
 """
 
 import asyncio
@@ -18,9 +19,14 @@ from services.database.errors import DatabaseError
 from services.logs import event
 from services.streams.archive.config import ArchiveSettings
 from services.streams.archive.digests import day_of
+from services.streams.archive.known import Archived
 
 log = logging.getLogger(__name__)
 
+TIGHT, ENOUGH = 0.75, 0.65
+"""Part of the store that is used, from which on logs go early, and down to which. (Gateways admit nobody
+from 0.85 on.)"""
+TIGHT_BATCH = 50
 HINT_MARGIN_MS = 5_000
 """What the hint of a log that has just ended has for itself."""
 
@@ -36,12 +42,16 @@ class StoredLogs(Protocol):
 
     async def purge(self, generation_id: str, *, keep_last: bool) -> None: ...
 
+    async def fullness(self) -> float:
+        """Which part of its limit the store has used, 0 where it has none."""
+        ...
+
 
 class Known(Protocol):
     """What is archived. Methods raise DatabaseUnavailable."""
 
-    async def ended_at(self, generation_ids: Sequence[str]) -> dict[str, int]:
-        """Of those that are archived, when they ended, in Unix milliseconds."""
+    async def known(self, generation_ids: Sequence[str]) -> dict[str, Archived]:
+        """Those of them that are archived."""
         ...
 
     async def drop_days_before(self, day: str, today: str) -> int: ...
@@ -79,11 +89,12 @@ class ArchiveSweep:
     async def once(self) -> None:
         """Look through all logs once. Raises BusError, DatabaseUnavailable."""
         stored = await self._logs.all()
-        ended_at_ms = await self._known.ended_at(list(stored))
-        for generation_id, at_ms in ended_at_ms.items():
-            await self._purge_if_due(generation_id, at_ms, stored[generation_id])
-        unknown = [each for each in stored if each not in ended_at_ms]
-        await self._archive_ended(unknown, stored)
+        known = await self._known.known(list(stored))
+        await self._purge_erased([name for name, each in known.items() if each.is_erased], stored)
+        for generation_id, archived in known.items():
+            await self._purge_if_due(generation_id, archived.ended_at_ms, stored[generation_id])
+        await self._make_room(known, stored)
+        await self._archive_ended([each for each in stored if each not in known], stored)
 
     async def drop_old(self) -> int:
         """Remove from the archive what is older than it shall keep; how many generations. Raises
@@ -98,9 +109,36 @@ class ArchiveSweep:
             event(log, "archive_dropped", n=n_dropped, before=first_kept.strftime("%Y-%m-%d"))
         return n_dropped
 
-    async def _purge_if_due(self, generation_id: str, ended_at_ms: int, n_entries: int) -> None:
+    async def _purge_erased(self, generation_ids: Sequence[str], stored: dict[str, int]) -> None:
+        """Whoever erased them may not have reached the broker. The end that the audit leaves in their
+        place says nothing, and may stay until it is due."""
+        for generation_id, entry in (await self._logs.last_entries(generation_ids)).items():
+            if stored[generation_id] > 1 or not isinstance(entry.events[0], Terminal):
+                await self._logs.purge(generation_id, keep_last=False)
+                event(log, "erased_from_broker", generation=generation_id)
+
+    async def _make_room(self, known: dict[str, Archived], stored: dict[str, int]) -> None:
+        """Purge logs before their time while the store is tight; what was not to be kept stays."""
+        if await self._logs.fullness() < TIGHT:
+            return
+        kept = [name for name, each in known.items() if each.is_kept and stored[name] > 1]
+        kept.sort(key=lambda name: known[name].ended_at_ms)
+        n_purged = 0
+        while n_purged < len(kept) and await self._logs.fullness() >= ENOUGH:
+            for name in kept[n_purged : n_purged + TIGHT_BATCH]:
+                await self._purge_if_due(name, known[name].ended_at_ms, stored[name], 0.0)
+            n_purged += TIGHT_BATCH
+        event(log, "store_tight", level=logging.WARNING, n_purged=min(n_purged, len(kept)))
+
+    async def _purge_if_due(
+        self,
+        generation_id: str,
+        ended_at_ms: int,
+        n_entries: int,
+        hot_window_s: float | None = None,
+    ) -> None:
         age_s = (self._now_ms() - ended_at_ms) / 1000
-        if age_s < self._settings.hot_window_s:
+        if age_s < (self._settings.hot_window_s if hot_window_s is None else hot_window_s):
             return
         keeps_fence = age_s < self._settings.idempotency_s
         if not keeps_fence or n_entries > 1:

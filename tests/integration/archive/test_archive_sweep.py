@@ -31,7 +31,7 @@ async def test_a_lost_hint_is_made_good(bus: Bus, rig: Rig) -> None:
     ids = [await write_case(bus, CASE) for _ in range(40)]
     running = await write_case(bus, CASE[:-1])
     await rig.sweep.once()
-    assert (await rig.store.ended_at([*ids, running])).keys() == set(ids)
+    assert (await rig.store.known([*ids, running])).keys() == set(ids)
     await rig.sweep.once()
     assert rig.writer.n_archived >= len(ids)
 
@@ -40,7 +40,7 @@ async def test_what_has_just_ended_is_left_to_its_hint(bus: Bus, rig: Rig) -> No
     generation_id = await write_case(bus, CASE)
     rig.clock.ms = ENDED_AT_MS + 100
     await rig.sweep.once()
-    assert await rig.store.ended_at([generation_id]) == {}
+    assert await rig.store.known([generation_id]) == {}
 
 
 async def test_a_log_goes_after_its_window_and_its_fence_after_the_other(
@@ -83,7 +83,7 @@ async def test_what_was_never_opened_goes_unarchived(bus: Bus, rig: Rig) -> None
     rig.clock.ms = ENDED_AT_MS + FENCED_MS
     await rig.sweep.once()
     assert await count_entries(bus, generation_id) == 0
-    assert await rig.store.ended_at([generation_id]) == {}
+    assert await rig.store.known([generation_id]) == {}
 
 
 async def test_the_archive_forgets_after_its_days(bus: Bus, store: ArchiveStore) -> None:
@@ -97,3 +97,27 @@ async def test_the_archive_forgets_after_its_days(bus: Bus, store: ArchiveStore)
     assert await store.find(generation_id) is None
     for_ever = Rig(bus, store, ArchiveSettings())
     assert await for_ever.sweep.drop_old() == 0
+
+
+async def test_a_tight_store_makes_room_with_what_the_archive_keeps(bus: Bus, rig: Rig) -> None:
+    ids = [await write_case(bus, CASE, content=content) for content in ("full", "hashes", "full")]
+    await rig.archive(*ids)
+    rig.logs.said = [0.76, 0.70, 0.64]
+    await rig.sweep.once()
+    n_all = len(CASE)
+    assert [await count_entries(bus, each) for each in ids] == [1, n_all, 1], "with a fence"
+    rig.logs.said = [0.74]
+    later = await write_case(bus, CASE)
+    await rig.archive(later)
+    await rig.sweep.once()
+    assert await count_entries(bus, later) == n_all
+
+
+async def test_no_more_goes_than_must(bus: Bus, rig: Rig) -> None:
+    ids = [await write_case(bus, CASE) for _ in range(60)]
+    await rig.archive(*ids)
+    rig.logs.said = [0.76, 0.70, 0.60]
+    await rig.sweep.once()
+    counts = [await count_entries(bus, each) for each in ids]
+    assert counts.count(len(CASE)) >= 10
+    assert counts.count(1) >= 40

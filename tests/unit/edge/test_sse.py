@@ -132,3 +132,39 @@ async def test_no_task_is_left_behind() -> None:
     await SseResponse(Source(b"a").read())({}, server.receive, server.send)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
+
+
+class StuckServer(Server):
+    """A client that takes `n_chunks`, then nothing."""
+
+    def __init__(self, n_chunks: int) -> None:
+        super().__init__()
+        self.n_chunks = n_chunks
+
+    async def send(self, message: Message) -> None:
+        if message.get("body") and len(self.body) == self.n_chunks:
+            await asyncio.Event().wait()
+        await super().send(message)
+
+
+async def test_a_client_that_takes_nothing_is_given_up() -> None:
+    server, source = StuckServer(1), Source(b"a", b"b", b"c")
+    gone: list[bool] = []
+
+    async def on_disconnect() -> None:
+        gone.append(source.is_closed)
+
+    response = SseResponse(source.read(), on_disconnect=on_disconnect, stall_s=0.01)
+    await asyncio.wait_for(response({}, server.receive, server.send), 5)
+    assert (server.body, gone) == ([b"a"], [True])
+
+
+async def test_one_that_waits_for_more_is_not() -> None:
+    server, source = Server(), Source(b"a", is_endless=True)
+    response = SseResponse(source.read(), stall_s=0.01)
+    streaming = asyncio.create_task(response({}, server.receive, server.send))
+    await asyncio.wait([streaming], timeout=0.1)
+    assert not streaming.done()
+    server.hang_up.set()
+    await streaming
+    assert server.body == [b"a"]
