@@ -67,6 +67,10 @@ async def test_an_outage_of_ten_seconds(alone: Drill) -> None:
     assert text_of(answer) == await alone.undisturbed()
 
 
+# nats-py forgets to close a connection that a dying broker accepted and then left.
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <function StreamWriter:pytest.PytestUnraisableExceptionWarning"
+)
 async def test_reconnect_storms_with_many_readers(alone: Drill) -> None:
     """The broker goes and comes five times under two readers for each of eight answers."""
     firsts = [alone.reader(f"g{n % 2}") for n in range(8)]
