@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from schemas.errors import RequestError
+from services.engine.constraints import schema_of
 from services.engine.messages import JsonObject, read_messages, read_tools
 
 TOOL_CHOICES = ("auto", "none", "required")
@@ -15,7 +16,7 @@ class ChatRequest:
     """continues: None, or which field of the last message the answer goes on with: "auto", "content"
     or "reasoning_content". is_continued: that was asked for, so the client knows the beginning.
     kwargs: further variables of the template. named_tool: the one that must be called.
-    parallel_tool_calls: None where the template's ability decides."""
+    parallel_tool_calls: None where the template's ability decides. schema: of a JSON answer."""
 
     messages: list[JsonObject]
     tools: list[JsonObject]
@@ -27,6 +28,7 @@ class ChatRequest:
     is_continued: bool = False
     named_tool: str = ""
     parallel_tool_calls: bool | None = None
+    schema: JsonObject | None = None
 
     def turns_and_answer(self) -> tuple[list[JsonObject], JsonObject | None]:
         """The closed turns, and the message that the answer continues."""
@@ -76,6 +78,7 @@ def read_chat(body: JsonObject, *, prefill_assistant: bool) -> ChatRequest:
         continues=continues,
         is_continued=is_continued,
         kwargs=kwargs,
+        schema=schema_of(body),
     )
 
 

@@ -113,6 +113,12 @@ def token_finder(vocabulary: Words) -> Callable[[str], int | None]:
     return find
 
 
+def schema_of(body: JsonObject) -> JsonObject | None:
+    """The schema that a body asks for, None for none. Raises RequestError."""
+    found = _schema(body)
+    return None if found is None else cast(JsonObject, found[1])
+
+
 def _schema(body: JsonObject) -> tuple[str, object] | None:
     """A schema and the property that it comes from."""
     if (schema := body.get("json_schema")) is not None:

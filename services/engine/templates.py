@@ -25,6 +25,7 @@ from services.engine.messages import JsonObject, for_template, text_of
 from services.engine.output_format.derive import Derived, derive
 from services.engine.output_format.generic import with_instructions
 from services.engine.output_format.history import opening, reopening, with_ids, with_thoughts
+from services.engine.quirks import quirk_of
 from services.engine.sandbox import ChatEnvironment, clock_of, render_bounded
 from services.engine.template_bounds import budget
 from services.engine.template_caps import Caps, preserve_reasoning, probe, reasoning_effort
@@ -84,6 +85,7 @@ class JinjaTemplate:
 
     def __init__(self, source: str, tokens: TokenNames) -> None:
         self.source = source
+        self._quirk = quirk_of(source)
         self._tokens = tokens
         try:
             self.caps = probe(source)
@@ -98,7 +100,7 @@ class JinjaTemplate:
         known = self.derived.format
         with budget():
             closed = self._render(variables)
-            opened = self._render(variables | {"add_generation_prompt": True})
+            opened = self._opened(variables)
         start = opening(known, opened[_common_prefix(closed, opened) :])
         if begun is not None:
             start = reopening(
@@ -107,6 +109,7 @@ class JinjaTemplate:
                 thoughts=begun.get("reasoning_content", ""),
                 content=text_of(begun, PARTS_GO_ON),
                 is_thinking=chat.continues_reasoning,
+                has_bare_end=self._quirk.has_bare_end,
             )
             opened = closed + start.text
         return Rendered(
@@ -119,11 +122,19 @@ class JinjaTemplate:
             has_parallel_calls=self.caps.supports_parallel_tool_calls,
         )
 
+    def _opened(self, variables: JsonObject) -> str:
+        """The prompt with the beginning of an answer."""
+        prompt = self._render(variables | {"add_generation_prompt": True})
+        is_closed = bool(self._quirk.turn_end) and prompt.endswith(self._quirk.turn_end)
+        return prompt + self._quirk.turn if is_closed else prompt
+
     def _shaped(self, messages: list[JsonObject], chat: ChatRequest) -> list[JsonObject]:
         """The messages as this template takes them."""
         if chat.tools and chat.tool_choice != "none" and self.derived.format.calls is None:
             messages = with_instructions(messages, chat.tools)
+        messages = self._quirk.before(messages)
         shaped = for_template(messages, self.caps, keeps_developer=HAS_CHANNELS in self.source)
+        shaped = self._quirk.after(shaped)
         shaped = with_thoughts(shaped, self.derived.thought_field)
         calls = self.derived.format.calls
         shaped = with_ids(shaped, calls.id_chars if calls else 0)
@@ -143,6 +154,8 @@ class JinjaTemplate:
         }
         if chat.tools:
             variables["tools"] = chat.tools
+        if chat.schema is not None and self._quirk.takes_schema:
+            variables["response_format"] = chat.schema
         variables.update(chat.kwargs)
         return variables | _reasoning_variables(variables)
 

@@ -4,6 +4,7 @@ Without need a grammar is lazy: it begins at a marker of calls, so free text sta
 must come, and an answer by a schema, are held to it from the first token on.
 """
 
+import json
 import re
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from services.engine.output_format.texts import embedded, exact, space, until
 WORD = "word"
 PATTERN = "pattern"
 ROOT = "root"
+_SPACE = r"(?: |\n{1,2}[ \t]{0,20})?"
+"""What the rule `space` allows."""
 
 
 class AnswerGrammar(NamedTuple):
@@ -35,7 +38,7 @@ def lazy_calls(
     assert calls is not None, "the request offers tools"
     triggers = [GrammarTrigger(kind=WORD, value=word) for word in triggers_of(calls, tools)]
     begun = _begun(calls, description.prefix)
-    triggers += _begun_triggers(calls, tools, begun)
+    triggers += _begun_triggers(calls, tools, begun) or _object_triggers(calls, tools, triggers)
     if not triggers:
         return None
     rules = Rules()
@@ -65,6 +68,20 @@ def _begun_triggers(calls: Calls, tools: list[JsonObject], begun: str) -> list[G
     names = [str(tool["function"]["name"]) for tool in tools]
     words = [word.removeprefix(begun) for word in _words(calls.patterns[0], names, is_main=False)]
     return [GrammarTrigger(kind=PATTERN, value=f"^({re.escape(word)})") for word in words if word]
+
+
+def _object_triggers(
+    calls: Calls, tools: list[JsonObject], others: list[GrammarTrigger]
+) -> list[GrammarTrigger]:
+    """A call that nothing marks is an object which begins the answer and names a tool."""
+    if others or calls.patterns[0][0].kind != OBJECT or not calls.name_keys:
+        return []
+    names = "|".join(
+        re.escape(json.dumps(str(tool["function"]["name"]), ensure_ascii=False)) for tool in tools
+    )
+    key = re.escape(json.dumps(calls.name_keys[0]))
+    begin = rf"\{{{_SPACE}{key}{_SPACE}:{_SPACE}(?:{names})"
+    return [GrammarTrigger(kind=PATTERN, value=f"^\\s*({begin})")]
 
 
 def required_calls(

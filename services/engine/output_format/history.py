@@ -83,14 +83,22 @@ def opening(known: OutputFormat, generation_prompt: str) -> Opening:
 
 
 def reopening(
-    known: OutputFormat, generation_prompt: str, *, thoughts: str, content: str, is_thinking: bool
+    known: OutputFormat,
+    generation_prompt: str,
+    *,
+    thoughts: str,
+    content: str,
+    is_thinking: bool,
+    has_bare_end: bool = False,
 ) -> Opening:
-    """What opens an answer that was begun: up to its thoughts, or up to its content."""
+    """What opens an answer that was begun: up to its thoughts, or up to its content. has_bare_end:
+    without thoughts nothing opens them, and yet they are closed."""
     turn = opening(known, generation_prompt).turn
     before_content = known.content_starts[0] if known.content_starts else ""
     if not known.thought_end:
         return Opening(turn, before_content + content)
-    answer = known.thought_start + thoughts
+    is_bare = has_bare_end and not (thoughts or is_thinking)
+    answer = "" if is_bare else known.thought_start + thoughts
     if is_thinking:
         return Opening(turn, answer)
     next_part = known.turns[0] if known.turns and known.has_many_thoughts else ""

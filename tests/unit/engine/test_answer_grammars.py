@@ -12,6 +12,7 @@ from schemas.params import Params
 from services.engine.grammar.gbnf import parse
 from services.engine.grammar.json_schema import to_grammar
 from services.engine.grammar.rules import Rules
+from services.engine.grammar.triggers import Watch, compile_triggers
 from services.engine.output_format.answer import with_output_format
 from services.engine.output_format.grammar import (
     AnswerGrammar,
@@ -35,8 +36,6 @@ from tests.support.formats import (
 from tests.support.grammars import matches
 
 CALLING = [(sample, name) for sample, name in zip(SAMPLES, NAMES, strict=True) if sample.calls]
-WITHOUT_LAZY = {"llama3"}
-"""Nothing shows where a call begins."""
 UNUSUAL = ("<function=clock>\n", "  a\n</parameter>b", " to=functions.clock<")
 """What models write, too, but no grammar makes them write."""
 
@@ -49,8 +48,7 @@ def lazy_of(sample: Sample, *, is_parallel: bool = True) -> AnswerGrammar | None
 @pytest.mark.parametrize(("sample", "name"), CALLING, ids=[name for _, name in CALLING])
 def test_a_lazy_grammar_takes_calls_from_its_trigger_on(sample: Sample, name: str) -> None:
     found = lazy_of(sample)
-    if sample.template in WITHOUT_LAZY or UNUSUAL[1] in sample.text:
-        assert (found is None) == (sample.template in WITHOUT_LAZY)
+    if UNUSUAL[1] in sample.text:
         return
     assert found is not None, name
     assert found.is_lazy
@@ -59,6 +57,33 @@ def test_a_lazy_grammar_takes_calls_from_its_trigger_on(sample: Sample, name: st
     begun = [trigger for trigger in found.triggers if trigger.kind == "pattern"]
     start = 0 if begun and not sample.text.startswith("all") else min(places)
     assert matches(found.text, sample.text[start:])
+
+
+@pytest.mark.parametrize(
+    ("text", "begin"),
+    [
+        ('{"name": "weather"', 0),
+        ('\n  {"name": "clock"', 3),
+        ('{"name":"ping"', 0),
+        ('{"name": "nobody"', None),
+        ('{"city": "Paris"', None),
+        ('Fine: {"name": "weather"', None),
+    ],
+)
+def test_an_object_without_a_mark_is_a_call_once_it_names_a_tool(
+    text: str, begin: int | None
+) -> None:
+    found = lazy_of(Sample(template="llama3", text=""))
+    assert found is not None
+    watch = Watch(compile_triggers(found.triggers))
+    for token, char in enumerate(text[:-1]):
+        assert watch.look(token, char.encode()) is None
+        watch.take(token, char.encode())
+    seen = watch.look(len(text), text[-1:].encode())
+    assert (None if seen is None else text.encode()[begin:]) == (
+        None if seen is None else b"".join(piece for _, piece in seen)
+    )
+    assert (seen is None) == (begin is None)
 
 
 @pytest.mark.parametrize(("sample", "name"), CALLING, ids=[name for _, name in CALLING])
