@@ -27,8 +27,16 @@ CODEC = "zlib"
 ZLIB_LEVEL = 6
 TEXTUAL = {
     "limits": ("stop",),
-    "output": ("generation_prompt",),
-    "sampling": ("grammar", "grammar_triggers", "reasoning_budget_message"),
+    "output": ("generation_prompt", "response_fields"),
+    "sampling": (
+        "dry_sequence_breakers",
+        "grammar",
+        "grammar_triggers",
+        "logit_bias",
+        "reasoning_budget_forced",
+        "reasoning_budget_message",
+        "reasoning_budget_prefill",
+    ),
 }
 """Parameters that say what the request is about; kept only with the content."""
 
