@@ -2,7 +2,7 @@
 
 import argparse
 
-from bench import archive, cpu, engines, gateway, peer, readers, resume, start
+from bench import archive, cpu, engines, fairness, gateway, peer, readers, resume, start
 
 BENCHES = {
     "start": start.run,
@@ -12,6 +12,7 @@ BENCHES = {
     "readers": readers.run,
     "resume": resume.run,
     "archive": archive.run,
+    "fairness": fairness.run,
     "peer": peer.run,
 }
 ALONE = [name for name in BENCHES if name != "peer"]

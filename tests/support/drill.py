@@ -103,6 +103,13 @@ class Drill:
         await until_true(are_read, BUS_PATIENCE_S)
         return events
 
+    async def state(self, generation_id: str) -> Generation:
+        """Of its log, folded."""
+        state = Generation()
+        for entry in await read_log(self.bus, generation_id):
+            state = apply_entry(state, entry.seq, entry.events)
+        return state
+
     async def owner(self, a_reader: Reader) -> Service:
         """The engine that has the generation now."""
         claims = [e for e in await self.events(a_reader.answer) if isinstance(e, Claimed)]
