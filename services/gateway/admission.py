@@ -118,9 +118,9 @@ class Admission:
             return None
         replaces = await self._current(ask)
         requested = self._requested(ask, prepared, generation_id, created_at_ms, replaces)
-        ticket = await self.limiter.take(ask.access, ask.dialect, cost_of(prepared), requested)
         ordinal = await self._ordinal(ask.native)
         place = Place(n_slots=prepared.n_slots, ordinal=ordinal, lane=load.lane)
+        ticket = await self.limiter.take(ask.access, ask.dialect, cost_of(prepared), requested)
         self.loads.keep(load, generation_id)
         try:
             tape = await self._begin(requested, place)

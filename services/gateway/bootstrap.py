@@ -88,7 +88,9 @@ def create_app(
         idempotency=_idempotency(bus, hub, conversations, settings),
         backlog=backlog,
         loads=loads,
-        limiter=Limiter(Bucket(bus, subjects.LIMITS_BUCKET), hub, _names(settings)),
+        limiter=Limiter(
+            Bucket(bus, subjects.LIMITS_BUCKET), hub, _names(settings), engines.require_connection
+        ),
         settings=settings,
     )
     answers, counter = Answers(ender), TokenCounter(engines)

@@ -50,17 +50,20 @@ class Ticket(NamedTuple):
 
 
 class Limiter:
-    """Event-loop thread only. now_ns: Unix nanoseconds."""
+    """Event-loop thread only. names: of the model. require_connection: raises BusUnavailable while
+    the broker is away. now_ns: Unix nanoseconds."""
 
     def __init__(
         self,
         keys: Keys,
         hub: Hub,
         names: tuple[str, ...],
+        require_connection: Callable[[], None],
         *,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._keys, self._hub, self._names, self._now_ns = keys, hub, names, now_ns
+        self._require_connection = require_connection
         self._ended = EndedLogs(hub.logs)
         self._accounts: dict[str, Account] = {}
         self._running: dict[str, tuple[Ticket, Tape]] = {}
@@ -79,6 +82,7 @@ class Limiter:
             raise RefusedWithHeaders(model_denied(self._names[0]))
         if not key.limits.is_limited:
             return
+        self._require_connection()
         account = self._account(key)
         if self._try(account, key.limits).refused_by:
             await account.look()

@@ -12,6 +12,7 @@ from services.bus.connection import Bus, connect
 from services.bus.topology import ensure_topology
 from services.cli.broker import start_broker
 from tests.support.gateway import Gateway, healthy
+from tests.support.keys import TestKey, status_when
 from tests.support.scripted_engine import ScriptedEngine
 
 CHAT = "/v1/chat/completions"
@@ -66,6 +67,22 @@ async def test_while_the_broker_is_away(
         response = await gateway.client.request(method, path, json=body)
         assert (response.status_code, response.headers["retry-after"]) == (503, "1")
         assert response.json()["error"]["type"] == "unavailable_error"
+
+
+async def test_a_key_over_its_limit_hears_of_the_broker_first(
+    bus: Bus, own_broker: OwnBroker, engine: ScriptedEngine, gateway: Gateway
+) -> None:
+    key = TestKey(bus, requests_per_minute=1)
+    await key.publish()
+    await status_when(gateway.client, key, 200)
+    answers = [await gateway.client.post(CHAT, json=BODY, headers=key.headers) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    gone = asyncio.Event()
+    bus.on_disconnect(gone.set)
+    own_broker.kill()
+    await asyncio.wait_for(gone.wait(), 5)
+    response = await gateway.client.post(CHAT, json=BODY, headers=key.headers)
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
 
 
 async def test_after_the_broker_came_back(
