@@ -11,6 +11,9 @@ COMMANDS = {
     "streams": "the read side alone",
     "models": "the control plane alone",
     "engine": "one engine alone",
+    "migrate": "bring the database up to date and end",
+    "keys": "create, list and revoke API keys in the database",
+    "audit": "list, show, replay, export, verify and erase what was archived",
     "version": "print the version",
 }
 _WIDTH, _INDENT = 100, 34

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from services.edge.errors import JSON_TYPE
 from services.gateway.openapi.answers import ANSWERS
+from services.gateway.openapi.audit import AUDIT_ANSWERS, AUDIT_PATHS, AUDIT_REQUESTS
 from services.gateway.openapi.paths import PATHS
 from services.gateway.openapi.requests import REQUESTS
 
@@ -24,6 +25,7 @@ INFO: Json = {
         "OpenAI and Anthropic; any generation can be read again, from any offset, in any of them."
     ),
 }
+SCHEMAS: Json = {**REQUESTS, **ANSWERS, **AUDIT_REQUESTS, **AUDIT_ANSWERS}
 KEYS: Json = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "header": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
@@ -36,8 +38,8 @@ def description() -> Json:
         "openapi": "3.1.0",
         "info": INFO,
         "security": [{}, {"bearer": []}, {"header": []}],
-        "paths": PATHS,
-        "components": {"schemas": REQUESTS | ANSWERS, "securitySchemes": KEYS},
+        "paths": PATHS | AUDIT_PATHS,
+        "components": {"schemas": SCHEMAS, "securitySchemes": KEYS},
     }
 
 

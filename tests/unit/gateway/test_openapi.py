@@ -13,6 +13,7 @@ from services.gateway.bootstrap import create_app
 from services.gateway.config import GatewaySettings
 from services.gateway.openapi import description
 from services.gateway.openapi.requests import REQUESTS
+from services.streams.audit.routes import AuditRoutes, Door
 from services.streams.bootstrap import create_router
 from services.streams.config import StreamsSettings
 from services.streams.conversations import Conversations
@@ -30,7 +31,8 @@ def routes() -> list[BaseRoute]:
     conversations = Conversations(keys, logs)
     bus, writer = cast(Bus, nobody), cast(LogWriter, nobody)
     app = create_app(bus, GatewaySettings(), hub, conversations, writer)
-    return [*app.routes, *create_router(hub, conversations, writer).routes]
+    audit = AuditRoutes(cast(Door, nobody)).router()
+    return [*app.routes, *create_router(hub, conversations, writer).routes, *audit.routes]
 
 
 def served() -> Iterator[tuple[str, str]]:
