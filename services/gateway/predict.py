@@ -18,12 +18,14 @@ from starlette.types import ASGIApp, Message
 from schemas.errors import INVALID_REQUEST, Problem, RequestError
 from services.edge.body import JsonObject, read_json
 from services.edge.errors import JSON_TYPE, problem_fields
+from services.gateway.asking import IDEMPOTENCY_HEADER
 from services.gateway.config import GatewaySettings
 from services.gateway.dialects.fields import as_list, as_object
 
 FORMAT = "@requestFormat"
 MAX_INSTANCES = 128
 METHODS = ("POST", "GET")
+IDEMPOTENCY = IDEMPOTENCY_HEADER.encode()
 
 
 class PredictRoute:
@@ -48,10 +50,11 @@ class PredictRoute:
             raise RequestError.invalid(
                 f"instances array exceeds maximum size of {MAX_INSTANCES}", "instances"
             )
-        found = await asyncio.gather(*(self._answer(request, each) for each in instances))
+        asked = [self._answer(request, each, number) for number, each in enumerate(instances)]
+        found = await asyncio.gather(*asked)
         return Response(orjson.dumps({"predictions": found}), media_type=JSON_TYPE)
 
-    async def _answer(self, request: Request, value: object) -> object:
+    async def _answer(self, request: Request, value: object, number: int) -> object:
         instance = as_object(value)
         if instance is None:
             return _error("each instance must be a JSON object")
@@ -64,13 +67,15 @@ class PredictRoute:
         body = {name: field for name, field in instance.items() if name != FORMAT}
         if "stream" in body:
             body["stream"] = False
-        return await self._ask(request, *target, orjson.dumps(body))
+        return await self._ask(request, number, *target, orjson.dumps(body))
 
-    async def _ask(self, request: Request, method: str, path: str, body: bytes) -> object:
+    async def _ask(
+        self, request: Request, number: int, method: str, path: str, body: bytes
+    ) -> object:
         """The JSON that the route answers. Raises ClientDisconnect."""
         path = self._settings.api_prefix + path
         scope = {**request.scope, "method": method, "path": path, "raw_path": path.encode()}
-        scope["state"] = {}
+        scope["state"], scope["headers"] = {}, _headers(request, number)
         given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         chunks: list[bytes] = []
 
@@ -84,6 +89,15 @@ class PredictRoute:
         if not any(chunks):
             raise ClientDisconnect
         return orjson.loads(b"".join(chunks))
+
+
+def _headers(request: Request, number: int) -> list[tuple[bytes, bytes]]:
+    """Those of the request; under one idempotency key each instance has one of its own."""
+    suffix = b"#%d" % number
+    return [
+        (name, value + suffix if name == IDEMPOTENCY else value)
+        for name, value in request.headers.raw
+    ]
 
 
 def targets_of(routes: Iterable[BaseRoute]) -> dict[str, tuple[str, str]]:

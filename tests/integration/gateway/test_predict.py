@@ -90,3 +90,16 @@ async def test_elsewhere_there_is_no_such_route(
 )
 def test_names_in_camel_case(path: str, name: str) -> None:
     assert camel_case(path) == name
+
+
+async def test_a_retry_of_all_instances_is_answered_as_before(
+    engine: ScriptedEngine, gateway: Gateway
+) -> None:
+    other = CHAT | {"messages": [{"role": "user", "content": "ho"}]}
+    headers = {"Idempotency-Key": gateway.model_key}
+    found = [
+        await gateway.client.post("/predict", json={"instances": [CHAT, other]}, headers=headers)
+        for _ in range(2)
+    ]
+    assert found[0].content == found[1].content
+    assert engine.taken.qsize() == 2
