@@ -19,6 +19,7 @@ from services.database.errors import DatabaseUnavailable
 BUSY_TIMEOUT_MS = 10_000
 """How long a writer waits for another process that writes into the same SQLite file."""
 
+READS_ONLY = "llamatape_reads_only"
 WAL_TRIES = 200
 WAL_RETRY_S = 0.02
 
@@ -48,6 +49,14 @@ async def transaction(engine: AsyncEngine) -> AsyncGenerator[AsyncSession]:
             yield session
     except (SQLAlchemyError, OSError, *driver_errors()) as error:
         raise DatabaseUnavailable(f"the database refused: {error}") from error
+
+
+@contextlib.asynccontextmanager
+async def reading(engine: AsyncEngine) -> AsyncGenerator[AsyncSession]:
+    """The same for work that only reads: it sees the database as it was at its first look, and waits for
+    no writer. Raises DatabaseUnavailable."""
+    async with transaction(engine.execution_options(**{READS_ONLY: True})) as session:
+        yield session
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
@@ -99,5 +108,6 @@ async def _switch_to_wal(connection: aiosqlite.Connection) -> None:
 
 
 def _on_sqlite_begin(connection: Any) -> None:
-    # All our transactions may write; one that began as a reader could not become a writer safely.
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    # A transaction that began as a reader could not become a writer safely.
+    is_reader = connection.get_execution_options().get(READS_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if is_reader else "BEGIN IMMEDIATE")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from services.database.engine import transaction
+from services.database.engine import reading, transaction
 from services.database.opening import open_database
 from services.streams.archive.chain import (
     ARCHIVED,
@@ -73,13 +73,13 @@ class ArchiveStore:
         """Those of them that are archived."""
         found: dict[str, Archived] = {}
         for first in range(0, len(generation_ids), MAX_IDS):
-            async with transaction(self.engine) as session:
+            async with reading(self.engine) as session:
                 found |= await _known(session, generation_ids[first : first + MAX_IDS])
         return found
 
     async def find(self, generation_id: str) -> Found | None:
         """One generation with its events; None where it is not archived."""
-        async with transaction(self.engine) as session:
+        async with reading(self.engine) as session:
             row = await session.get(ArchivedGeneration, generation_id)
             if row is None:
                 return None
@@ -94,7 +94,7 @@ class ArchiveStore:
 
     async def count(self) -> int:
         """How many generations were ever archived."""
-        async with transaction(self.engine) as session:
+        async with reading(self.engine) as session:
             query = select(ArchiveCursor.seq).where(ArchiveCursor.name == ARCHIVED)
             return (await session.execute(query)).scalar_one()
 

@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from services.database import migrate
-from services.database.engine import create_engine, transaction
+from services.database.engine import create_engine, reading, transaction
 from services.database.errors import DatabaseUnavailable, SchemaTooNew
 from services.database.opening import open_database
 from services.database.schema import HEAD, current_revision, ensure_schema
@@ -140,3 +140,15 @@ async def test_several_parts_of_one_process_open_it_at_once(url: str) -> None:
     for engine in engines:
         await engine.dispose()
     assert await revision_of(url) == HEAD
+
+
+async def test_a_reader_waits_for_no_writer(url: str) -> None:
+    engine = await open_database(url)
+    query = text("SELECT seq FROM archive_cursor WHERE name = 'chain'")
+    async with transaction(engine) as writing:
+        await writing.execute(text("UPDATE archive_cursor SET seq = 7 WHERE name = 'chain'"))
+        async with asyncio.timeout(5), reading(engine) as session:
+            assert (await session.execute(query)).scalar_one() == 0
+    async with reading(engine) as session:
+        assert (await session.execute(query)).scalar_one() == 7
+    await engine.dispose()
