@@ -1,8 +1,8 @@
 """Following one log: history first, then live, without a gap and without a consumer.
 
 Live entries come republished after storing, each with the sequence of the entry before it. A break
-in that chain is filled from history. A missed last entry breaks nothing, so after some silence, and
-after every reconnect, the leader is asked.
+in that chain is filled from history. A missed last entry breaks nothing, so after some silence, then
+after twice as much …, and after every reconnect, the leader is asked.
 """
 
 import asyncio
@@ -22,6 +22,9 @@ from services.bus.log import Entry, read_pieces
 log = logging.getLogger(__name__)
 
 SILENCE_S = 1.0
+MAX_SILENCES = 8
+"""What stays silent is asked after less and less often, down to once in so many silences: hundreds of
+generations may wait for their turn."""
 
 
 class LiveLog:
@@ -42,6 +45,7 @@ class LiveLog:
         self._generation_id = generation_id
         self._on_entry = on_entry
         self._silence_s = silence_s
+        self._n_silences = 1
         self._last_seq = 0
         self._early: list[Entry] = []
         self._subscription: Subscription | None = None
@@ -104,6 +108,9 @@ class LiveLog:
     def _deliver(self, entry: Entry) -> None:
         self._last_seq = entry.seq
         self._is_silent = False
+        if self._n_silences > 1:
+            self._n_silences = 1
+            self._arm()
         self._on_entry(entry)
 
     def _fill_later(self) -> None:
@@ -138,13 +145,16 @@ class LiveLog:
             self._deliver(entry)
 
     def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._is_silent = True
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._silence_s, self._on_timer)
+        self._timer = loop.call_later(self._silence_s * self._n_silences, self._on_timer)
 
     def _on_timer(self) -> None:
         if self._subscription is None:
             return
         if self._is_silent and self._bus.is_connected:
+            self._n_silences = min(2 * self._n_silences, MAX_SILENCES)
             self._fill_later()
         self._arm()

@@ -3,11 +3,13 @@
 import asyncio
 import os
 import signal
+from collections.abc import AsyncGenerator
 
 import pytest
 
 from schemas.events import Cancelled, Finished, Tokens, Usage, encode_entry
 from schemas.generation import Generation
+from services.bus import live_log
 from services.bus.config import BusSettings
 from services.bus.connection import Bus, connect
 from services.bus.ended import HintQueue
@@ -150,6 +152,38 @@ async def test_a_lost_live_message_is_filled_from_history(bus: Bus) -> None:
     await writer.append(state, generation_id, FINISHED)
     await recorder.wait_for(4)
     assert recorder.entries[-1].events == (FINISHED,)
+    await reader.stop()
+
+
+async def test_what_stays_silent_is_asked_after_less_and_less_often(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at: list[float] = []
+    fourth = asyncio.Event()
+
+    def read(of: Bus, generation_id: str, after_seq: int) -> AsyncGenerator[list[Entry]]:
+        asked_at.append(asyncio.get_running_loop().time())
+        if len(asked_at) == 4:
+            fourth.set()
+        return read_pieces(of, generation_id, after_seq)
+
+    monkeypatch.setattr(live_log, "read_pieces", read)
+    recorder = Recorder()
+    generation_id = events.new_id()
+    reader = LiveLog(bus, generation_id, recorder, silence_s=0.05)
+    begun_at = asyncio.get_running_loop().time()
+    await reader.start(is_new=True)
+    await asyncio.wait_for(fourth.wait(), 10)
+    assert asked_at[-1] - begun_at >= 0.05 * (1 + 2 + 4 + 8) - 0.01
+    assert reader._subscription is not None
+    await write_log(LogWriter(bus), generation_id, 1)  # silent no more: asked after soon again
+    await recorder.wait_for(3)
+    n_before = len(asked_at)
+    await reader._subscription.unsubscribe()
+    state = await read_generation(bus, generation_id)
+    await LogWriter(bus).append(state, generation_id, FINISHED)
+    await recorder.wait_for(4)
+    assert len(asked_at) > n_before
     await reader.stop()
 
 
