@@ -55,7 +55,7 @@ class ResponsesRoutes:
         """Generate; in the background nobody has to wait for the answer, or to stay."""
         body = await self._read(request)
         caller = _caller(request)
-        native = responses.translate(body, await self._stored.history(caller, body))
+        native = responses.translate(*await self._whole(caller, body))
         ask = Ask(
             dialect=responses.DIALECT,
             body=body,
@@ -102,14 +102,15 @@ class ResponsesRoutes:
     async def list_input(self, request: Request) -> Response:
         """The items that went into it, those of earlier responses too; newest first by default."""
         found = await self._load(request)
-        history = await self._stored.history(_caller(request), found.body)
-        return _json(page_of([*history, *found.input()], request.query_params))
+        caller = _caller(request)
+        history, own = await self._stored.items_of(caller, found.body, found.input())
+        return _json(page_of([*history, *own], request.query_params))
 
     async def count(self, request: Request) -> Response:
         """How many tokens such a request would put into the context."""
         body = await self._read(request)
-        history = await self._stored.history(_caller(request), body)
-        n_tokens = await self._counter.count(responses.translate_template(body, history))
+        whole = await self._whole(_caller(request), body)
+        n_tokens = await self._counter.count(responses.translate_template(*whole))
         return counted_response(n_tokens, OPENAI_OBJECT)
 
     async def _replay(self, request: Request, found: StoredResponse) -> Response:
@@ -121,6 +122,12 @@ class ResponsesRoutes:
 
     async def _load(self, request: Request) -> StoredResponse:
         return await self._stored.load(_caller(request), request.path_params["response_id"])
+
+    async def _whole(self, caller: str, body: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
+        """The request with the items that it refers to, and those of what it continues."""
+        own = responses.input_items(body)
+        history, resolved = await self._stored.items_of(caller, body, own)
+        return body | {"input": resolved}, history
 
     async def _read(self, request: Request) -> JsonObject:
         return await read_json(request, self._settings.max_body_bytes)

@@ -12,6 +12,7 @@ from schemas.events import Requested
 from schemas.generation import Generation
 from services.gateway.dialects.fields import JsonObject
 from services.gateway.dialects.responses import DIALECT, input_items
+from services.gateway.item_references import References
 from services.streams.errors import StreamGone
 from services.streams.forgotten import Forgotten, may_show
 from services.streams.logs import Logs
@@ -49,6 +50,14 @@ class StoredResponse:
         items = input_items(self.body)
         return [{"id": f"in_{digits}{n:04x}"} | item for n, item in enumerate(items)]
 
+    def output(self) -> list[JsonObject]:
+        """Its output items."""
+        return cast("list[JsonObject]", self.view()["output"])
+
+    def items(self) -> list[JsonObject]:
+        """All of them; the output once it is whole."""
+        return [*self.input(), *(self.output() if self.state.end is not None else [])]
+
 
 class StoredResponses:
     """Looks responses up. Methods raise RequestError (404 for what the caller may not see), BusError."""
@@ -69,15 +78,34 @@ class StoredResponses:
 
         As in OpenAI's service their instructions are not among them.
         """
-        turns: list[list[JsonObject]] = []
+        return (await self._history(caller, body))[0]
+
+    async def items_of(
+        self, caller: str, body: JsonObject, own: list[JsonObject]
+    ) -> tuple[list[JsonObject], list[JsonObject]]:
+        """The history of a request, and its own items, with those that they refer to in their place."""
+        history, references = await self._history(caller, body)
+        return history, await references.resolved(own)
+
+    async def _history(self, caller: str, body: JsonObject) -> tuple[list[JsonObject], References]:
+        references = References(lambda response_id: self._find(caller, response_id))
+        items: list[JsonObject] = []
+        for turn in reversed(await self._turns(caller, body)):
+            own = await references.resolved(turn.input())
+            references.know(output := turn.output())
+            items += [*own, *output]
+        return items, references
+
+    async def _turns(self, caller: str, body: JsonObject) -> list[StoredResponse]:
+        """The responses that a request continues, newest first."""
+        turns: list[StoredResponse] = []
         previous = body.get("previous_response_id")
         while isinstance(previous, str) and previous:
             if len(turns) == MAX_TURNS:
                 raise _bad_previous(f"More than {MAX_TURNS} responses continue one another")
-            turn = await self._turn(caller, previous)
-            turns.append([*turn.input(), *_output(turn)])
-            previous = turn.body.get("previous_response_id")
-        return [item for turn in reversed(turns) for item in turn]
+            turns.append(await self._turn(caller, previous))
+            previous = turns[-1].body.get("previous_response_id")
+        return turns
 
     async def forget(self, generation_id: str) -> None:
         """From now on nobody finds it; its log stays."""
@@ -123,10 +151,6 @@ def _at(state: Generation, seq: int) -> Generation:
 
 def _is_response(requested: Requested, caller: str) -> bool:
     return requested.dialect == DIALECT and may_show(requested, caller)
-
-
-def _output(turn: StoredResponse) -> list[JsonObject]:
-    return cast("list[JsonObject]", turn.view()["output"])
 
 
 def _bad_previous(message: str) -> RequestError:

@@ -99,7 +99,9 @@ def _item(item: JsonObject | None, place: str) -> JsonObject:
     """An item with its type said; the short form of a message has none."""
     if item is None:
         raise RequestError.invalid(f"Expected '{place}' to be an object", "input")
-    kind = item.get("type", "message" if "role" in item else None)
+    kind = item.get("type")
+    if kind is None:
+        kind = "message" if "role" in item else "item_reference" if "id" in item else None
     if not isinstance(kind, str):
         raise RequestError.invalid(f"Cannot determine type of '{place}'", "input")
     if kind == "message" and isinstance(item.get("content"), str):

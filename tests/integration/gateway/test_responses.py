@@ -239,6 +239,61 @@ async def test_input_items(engine: ScriptedEngine, gateway: Gateway) -> None:
     assert newest["has_more"] is True
 
 
+async def test_items_of_earlier_responses_can_be_referred_to(
+    engine: ScriptedEngine, gateway: Gateway
+) -> None:
+    first = await create(gateway, input=[{"role": "user", "content": "one"}])
+    [asked] = (await get(gateway, f"{first['id']}/input_items"))["data"]
+    answered = first["output"][0]["id"]
+    question = {"role": "user", "content": "two"}
+    references = [{"type": "item_reference", "id": asked["id"]}, {"id": answered}, question]
+    second = await create(gateway, input=references)
+    assert _said(engine) == ["one", TEXT, "two"]
+    listed = await get(gateway, f"{second['id']}/input_items", order="asc")
+    assert [item["type"] for item in listed["data"]] == ["message"] * 3
+    assert [item["id"] for item in listed["data"][:2]] == [asked["id"], answered]
+    await create(gateway, input="three", previous_response_id=second["id"])
+    assert _said(engine) == ["one", TEXT, "two", TEXT, "three"]
+
+
+async def test_an_item_that_the_client_named_is_found_in_what_is_continued(
+    engine: ScriptedEngine, gateway: Gateway
+) -> None:
+    named = {"type": "message", "role": "user", "content": "one", "id": "mine"}
+    first = await create(gateway, input=[named])
+    await create(gateway, input=[{"id": "mine"}], previous_response_id=first["id"])
+    assert _said(engine) == ["one", TEXT, "one"]
+
+
+async def test_what_cannot_be_referred_to(
+    bus: Bus, engine: ScriptedEngine, gateway: Gateway
+) -> None:
+    hidden = await create(gateway, store=False)
+    forgotten = await create(gateway)
+    await gateway.client.delete(f"{PATH}/{forgotten['id']}")
+    other = await create(gateway)
+    names = ["mine", f"msg_{'0' * 32}00", other["output"][0]["id"][:-2] + "ff"]
+    names += [found["output"][0]["id"] for found in (hidden, forgotten)]
+    for name in names:
+        refused = await gateway.client.post(PATH, json={"input": [{"id": name}]})
+        assert (name, refused.status_code) == (name, 404)
+        assert refused.json()["error"]["param"] == "input"
+    async with running_gateway(bus, gateway.model_key, api_keys=("another",)) as guarded:
+        await healthy(guarded)
+        refused = await guarded.client.post(
+            PATH,
+            json={"input": [{"id": other["output"][0]["id"]}]},
+            headers={"authorization": "Bearer another"},
+        )
+        assert refused.status_code == 404
+
+
+def _said(engine: ScriptedEngine) -> list[str]:
+    """The texts of the chat that an engine was asked to prepare last."""
+    messages = json.loads(engine.prepares[-1].body)["messages"]
+    return [message["content"][0]["text"] for message in messages]
+
+
 async def test_tokens_are_counted_with_what_came_before(
     engine: ScriptedEngine, gateway: Gateway
 ) -> None:
