@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from schemas.errors import BODY_TOO_LARGE, Problem, RequestError
 from services.edge.errors import JSON_TYPE, problem_body
+from services.edge.form import form_fields, is_form
 
 MAX_DEPTH = 128
 MAX_CONTAINERS = 1_000_000
@@ -53,8 +54,10 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
 
 
 async def read_json(request: Request, max_bytes: int) -> JsonObject:
-    """The body as a JSON object. Raises RequestError."""
-    return parse_object(await read_body(request, max_bytes))
+    """The body as a JSON object; a form becomes one. Raises RequestError."""
+    body = await read_body(request, max_bytes)
+    content_type = request.headers.get("content-type", "")
+    return form_fields(body, content_type) if is_form(content_type) else parse_object(body)
 
 
 def parse_object(data: bytes) -> JsonObject:

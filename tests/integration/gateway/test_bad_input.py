@@ -143,3 +143,14 @@ async def test_a_body_limit_of_its_own(bus: Bus, engine: ScriptedEngine, gateway
         for path in GENERATING:
             assert (await strict.client.post(path, content=b"x" * 101)).status_code == 413
             assert (await strict.client.post(path, content=b"x" * 100)).status_code == 400
+
+
+async def test_a_form_is_a_body_too(engine: ScriptedEngine, gateway: Gateway) -> None:
+    form = {"prompt": (None, "Once"), "model": (None, "any")}
+    answer = await gateway.client.post("/completion", files=form)
+    assert answer.status_code == 200, answer.text
+    assert json.loads(engine.prepares[-1].body)["prompt"] == "Once"
+    broken = await gateway.client.post(
+        "/completion", content=b"--x", headers={"content-type": "multipart/form-data; boundary=x"}
+    )
+    assert broken.status_code == 400
