@@ -66,10 +66,15 @@ async def _run(name: str, values: Values, part: Part) -> None:
 
 @contextlib.asynccontextmanager
 async def _api(bus: Bus, values: Values) -> AsyncGenerator[None]:
+    from services.models.keys.glance import has_keys
     from services.streams.archive.bootstrap import archiving
 
     archive = settings.archive_settings(values, is_embedded=True)
     url = archive.database_url
+    if has_keys(
+        settings.database_url(values)
+    ):  # nobody is let in while the bus does not know them yet
+        values = values | {"require_api_key": True}
     async with _models(bus, values), archiving(bus, archive), _http(bus, values, url):
         yield
 

@@ -16,6 +16,7 @@ from schemas.lifecycle import ModelStatus
 from schemas.rpc import ListModels, ModelList
 from services.bus.connection import Bus
 from services.bus.rpc import ask
+from services.edge.access import access_of
 from services.edge.body import read_json
 from services.edge.errors import JSON_TYPE
 from services.gateway.config import GatewaySettings
@@ -52,9 +53,10 @@ class ChoosingRoutes:
         return _json({"status": "ok"})
 
     async def models(self, request: Request) -> Response:
-        """All models; `?reload=…` looks for new ones. Raises BusError."""
-        listed = await self._list(is_fresh=bool(request.query_params.get("reload")))
-        return _json({"data": [entry(model) for model in listed], "object": "list"})
+        """All models that the caller may use; `?reload=…` looks for new ones. Raises BusError."""
+        listed, key = await self._list(is_fresh=_is_reload(request)), access_of(request).key
+        shown = [each for each in listed if key is None or key.may_use((each.name, *each.aliases))]
+        return _json({"data": [entry(model) for model in shown], "object": "list"})
 
     async def props(self, request: Request) -> Response:
         """The router's own, or those of the model that the query names."""
@@ -102,6 +104,10 @@ class ChoosingRoutes:
         question = ListModels(is_fresh=is_fresh)
         answer = await ask(self._bus, subjects.MODELS_RPC, question, ModelList, timeout_s=TIMEOUT_S)
         return answer.models
+
+
+def _is_reload(request: Request) -> bool:
+    return bool(request.query_params.get("reload"))
 
 
 def not_loadable(name: str) -> Problem:

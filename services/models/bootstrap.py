@@ -79,7 +79,8 @@ async def run_listing(bus: Bus, settings: ModelsSettings) -> AsyncGenerator[None
     )
     listing.start()
     try:
-        yield
+        async with mirroring_keys(bus, settings.database_url):
+            yield
     finally:
         await listing.stop()
         if bus.is_connected:

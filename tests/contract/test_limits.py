@@ -17,6 +17,7 @@ from services.edge.key_ring import KeyRing, digest_of
 from services.gateway.limits.account import Account, Keys
 from services.gateway.limits.verdict import Cost, Verdict, admit
 from services.models.errors import AmbiguousKey, UnknownKey
+from services.models.keys.glance import has_keys
 from services.models.keys.mirror import KeyMirror
 from services.models.keys.store import KeyStore, open_keys
 from services.streams.keys import watching_keys
@@ -161,3 +162,18 @@ async def test_a_key_that_nobody_can_read_opens_nothing_and_closes_the_door(bus:
         assert ring.is_required
         assert ring.find("odd") is None
     await bucket.delete(digest_of("odd"))
+
+
+async def test_a_glance_at_a_file_says_whether_there_ever_was_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "a folder" / "keys.db"
+    url = f"sqlite+aiosqlite:///{path}"
+    assert not has_keys(url)
+    store = await open_keys(url)
+    assert not has_keys(url)
+    await store.add(a_record("s", revoked_at_ms=5))
+    assert has_keys(url)
+    await store.close()
+    assert has_keys(url)
+    path.write_bytes(b"no database" * 1000)
+    assert has_keys(url)
+    assert not has_keys("postgresql+asyncpg://x/y")

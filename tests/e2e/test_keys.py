@@ -83,6 +83,16 @@ def test_from_open_to_limited_to_closed(folder: Path, server: Session) -> None:
     until(url, key, is_good=False)
 
 
+def test_a_key_that_is_older_than_the_server_closes_its_door_from_the_first_moment(
+    tmp_path: Path,
+) -> None:
+    key = keys(tmp_path, "create", "early")
+    with serve(tmp_path) as session:
+        url = url_of(session)
+        assert not opens(url, "anything")
+        until(url, key, is_good=True)
+
+
 def test_keys_outlive_the_server(folder: Path, server: Session) -> None:
     key = keys(folder, "create", "other")
     server.stop()
