@@ -13,8 +13,9 @@ from schemas.generation import Generation
 from schemas.tasks import Task
 from services.bus.config import BusSettings
 from services.bus.connection import Bus, Subscription, connect, unsubscribe
-from services.bus.errors import NoResponder, RpcTimeout, StoreFull
+from services.bus.errors import KeyConflict, NoResponder, RpcTimeout, StoreFull
 from services.bus.hedge import ask_any
+from services.bus.kv import Bucket
 from services.bus.log import LogWriter
 from services.bus.open_tasks import open_tasks, remove_task
 from services.bus.rpc import serve
@@ -148,3 +149,23 @@ async def _store(bus: Bus, n_logs: int = 1) -> None:
         generation_id = events.new_id()
         opening = events.requested(generation_id, request=b"x" * 10_000)
         await LogWriter(bus).append(Generation(), generation_id, opening)
+
+
+async def test_a_key_with_a_life_of_its_own(bus: Bus) -> None:
+    """It goes by itself, whoever updates it, and may then be created again."""
+    bucket = Bucket(bus, subjects.IDEMPOTENCY_BUCKET)
+    key = subjects.idempotency_key("me", events.new_id())
+    revision = await bucket.update(key, b"1", 0, ttl_s=1)
+    await bucket.update(key, b"2", revision, ttl_s=1)
+    async with asyncio.timeout(10):
+        while await bucket.get(key) is not None:  # noqa: ASYNC110 (the broker tells nobody)
+            await asyncio.sleep(0.05)
+        while True:
+            try:
+                await bucket.create(key, b"3")
+                break
+            except KeyConflict:  # what marks its end is still there
+                await asyncio.sleep(0.1)
+    found = await bucket.get(key)
+    assert found is not None
+    assert found.value == b"3"

@@ -220,3 +220,16 @@ def test_bus() -> None:
     given = values("--broker-url", "nats://a:1", "--broker-token", "t", "--lease", "2")
     bus = settings.bus_settings(given | {"replicas": 3})
     assert (bus.url, bus.token, bus.lease_s, bus.n_replicas) == ("nats://a:1", "t", 2.0, 3)
+
+
+def test_queue_and_window_reach_the_gateway() -> None:
+    gateway = settings.gateway_settings(values("--max-queue", "7", "--idempotency-window", "60"))
+    assert (gateway.max_queue, gateway.idempotency_window_s) == (7, 60)
+
+
+@pytest.mark.parametrize("window", ["100", "101"])
+def test_keys_count_for_less_than_logs_are_on_the_broker(window: str) -> None:
+    line = ("--hot-window", "100", "--idempotency-window", window)
+    with pytest.raises(UsageError, match=f"--idempotency-window: {window} is not below"):
+        settings.check(values(*line))
+    settings.check(values("--hot-window", "100", "--idempotency-window", "99"))
