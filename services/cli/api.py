@@ -71,9 +71,8 @@ async def _api(bus: Bus, values: Values) -> AsyncGenerator[None]:
 
     archive = settings.archive_settings(values, is_embedded=True)
     url = archive.database_url
-    if has_keys(
-        settings.database_url(values)
-    ):  # nobody is let in while the bus does not know them yet
+    if has_keys(settings.database_url(values)):
+        # Nobody is let in while the bus does not know the keys yet.
         values = values | {"require_api_key": True}
     async with _models(bus, values), archiving(bus, archive), _http(bus, values, url):
         yield
