@@ -57,7 +57,7 @@ async def test_every_kind_of_log_there_and_back(bus: Bus, store: ArchiveStore) -
     assert await rig.archive(*ids.values(), odd) == len(ids) + 1
     await check(store, [*ids.values(), odd])
     desk = ArchiveDesk(4096)
-    desk.store = store
+    desk.open(store)
     served = await serve(bus, subjects.ARCHIVE_RPC, ArchiveQuestion, desk.answer)
     for name, generation_id in ids.items():
         await rig.purge(generation_id)

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from schemas.errors import SchemaError
 from schemas.events import Requested
 from services.bus.errors import BusError
 from services.bus.log import Entry
@@ -110,10 +109,15 @@ class Archiver:
     async def _record(self, generation_id: str) -> Record | None:
         """None for a log that has not ended, that was never opened, or that nobody can read."""
         try:
-            entries = await self._read_log(generation_id)
-        except SchemaError as error:
+            return await self._make(generation_id)
+        except BusError:
+            raise
+        except Exception as error:  # whatever is wrong with one log must not hold up the others
             self._writer.refuse(generation_id, error)
             return None
+
+    async def _make(self, generation_id: str) -> Record | None:
+        entries = await self._read_log(generation_id)
         digest = await self._file_digest(_model_key(entries))
 
         def make() -> Record | None:

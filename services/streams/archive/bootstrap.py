@@ -55,20 +55,26 @@ async def archiving(bus: Bus, settings: ArchiveSettings) -> AsyncGenerator[None]
         await unsubscribe(served)
         task.cancel()
         await asyncio.wait([task])
-        if desk.store is not None:
-            await desk.store.close()
 
 
 async def _run(bus: Bus, settings: ArchiveSettings, desk: ArchiveDesk) -> None:
     try:
-        desk.store = await when_there(lambda: _open(settings))
+        store = await when_there(lambda: _open(settings), desk.give_up)
     except DatabaseError as error:
         event(log, "archive_failed", level=logging.ERROR, error=str(error))
         return
+    desk.open(store)
     event(log, "archive_open")
-    writer = RecordWriter(desk.store, _now_ms)
+    try:
+        await _archive(bus, settings, store)
+    finally:
+        await store.close()
+
+
+async def _archive(bus: Bus, settings: ArchiveSettings, store: "ArchiveStore") -> None:
+    writer = RecordWriter(store, _now_ms)
     archiver = Archiver(writer, lambda each: read_log(bus, each), _Digests(bus).of, _now_ms)
-    sweep = ArchiveSweep(_BusLogs(bus), desk.store, archiver.archive, settings, _now_ms)
+    sweep = ArchiveSweep(_BusLogs(bus), store, archiver.archive, settings, _now_ms)
     hints = HintQueue(bus)
     try:
         async with asyncio.TaskGroup() as group:

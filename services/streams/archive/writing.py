@@ -91,15 +91,19 @@ class RecordWriter:
         return True
 
 
-async def when_there(open_: Callable[[], Awaitable[T]]) -> T:
+async def when_there(
+    open_: Callable[[], Awaitable[T]], on_failure: Callable[[], None] = lambda: None
+) -> T:
     """What `open_` gives, tried again as long as the database is away. Raises SchemaTooNew."""
     wait_s = FIRST_RETRY_S
     while True:
         try:
             return await open_()
         except SchemaTooNew:
+            on_failure()
             raise
         except DatabaseError as error:
+            on_failure()
             if wait_s == FIRST_RETRY_S:
                 event(log, "archive_waits", level=logging.WARNING, error=str(error))
         await asyncio.sleep(wait_s)

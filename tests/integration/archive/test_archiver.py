@@ -6,16 +6,22 @@ from collections.abc import Sequence
 
 import pytest
 
+from schemas import subjects
+from schemas.errors import RequestError
+from schemas.rpc import ArchiveDescription, DescribeArchive
+from services.bus.ack_pipe import AckPipe
 from services.bus.connection import Bus
 from services.bus.ended import HintQueue
 from services.database.errors import DatabaseUnavailable
 from services.streams.archive.archiver import Archiver
 from services.streams.archive.digests import is_next
+from services.streams.archive.serving import ArchiveDesk
 from services.streams.archive.store import ArchiveStore, open_archive
 from services.streams.archive.summary import Record
 from services.streams.archive.tables import ArchivedEvents, ArchivedGeneration
 from services.streams.archive.writing import RecordWriter, when_there
 from tests.golden.cases import CASES
+from tests.support import events
 from tests.support.archive import Rig, check, ids_of, links, record_named, write_case
 
 CASE = CASES["simple.openai.chat"]
@@ -182,3 +188,24 @@ async def test_old_days_go_and_the_chain_says_so(store: ArchiveStore) -> None:
     assert await store.drop_days_before("2026-11-30", "2026-12-01") == 2
     assert [link.kind for link in await links(store)] == ["generation", "retention", "retention"]
     assert await store.count() == 5
+
+
+async def test_whoever_asks_while_the_process_starts_waits(store: ArchiveStore) -> None:
+    desk = ArchiveDesk(10_000)
+    asking = asyncio.create_task(desk.answer(DescribeArchive()))
+    await asyncio.sleep(0)
+    assert not asking.done()
+    desk.open(store)
+    assert await asking == ArchiveDescription(n_archived=0)
+    failed = ArchiveDesk(10_000)
+    failed.give_up()
+    with pytest.raises(RequestError, match="not there yet"):
+        await failed.answer(DescribeArchive())
+
+
+async def test_a_log_that_nobody_can_read_holds_up_nobody(bus: Bus, rig: Rig) -> None:
+    ids = [await write_case(bus, CASE) for _ in range(2)]
+    broken = events.new_id()
+    await bus.part(AckPipe).publish(subjects.generation(broken), b"\xc1", {})
+    assert await rig.archive(ids[0], broken, ids[1]) == 2
+    assert rig.writer.is_refused(broken)

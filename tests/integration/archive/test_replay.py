@@ -58,7 +58,7 @@ RENDERINGS = (None, *(Rendering(view) for view in VIEWS if view))
 @asynccontextmanager
 async def served(bus: Bus, rig: Rig) -> AsyncIterator[ArchiveDesk]:
     desk = ArchiveDesk(2048)  # many pieces
-    desk.store = rig.store
+    desk.open(rig.store)
     subscription = await serve(bus, subjects.ARCHIVE_RPC, ArchiveQuestion, desk.answer)
     await bus.flush()
     yield desk
