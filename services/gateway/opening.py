@@ -56,10 +56,12 @@ class Opener:
         # One connection keeps their order, so the second need not wait for the first one's answer.
         queueing = asyncio.ensure_future(self._queue(requested, place))
         await asyncio.sleep(0)
+        is_ours = None if requested.idempotency_key is None else False
         try:
-            return await self._append(requested)
+            is_ours = await self._append(requested)
+            return is_ours
         finally:
-            await self._settle(queueing, requested.generation_id)
+            await self._settle(queueing, requested.generation_id, may_end=is_ours is not False)
 
     async def show(self, requested: Requested) -> None:
         """Let the conversation show the new generation, and cancel what it showed until now.
@@ -73,7 +75,8 @@ class Opener:
                 requested.caller, requested.conversation, entry_of(requested)
             )
         except BusError:
-            self.hub.spawn(self.abandon(requested.generation_id))
+            if requested.idempotency_key is None:  # else a retry finds it, and the sweep shows it
+                self.hub.spawn(self.abandon(requested.generation_id))
             raise
         # Somebody who thought us dead may have done it for us.
         is_other = old is not None and old.generation_id != requested.generation_id
@@ -88,13 +91,16 @@ class Opener:
         task = task_of(requested, place.n_slots)
         await publish_task(self.bus, requested.model_key, task, place.ordinal, place.lane)
 
-    async def _settle(self, queueing: "asyncio.Future[None]", generation_id: str) -> None:
-        """A log whose task was refused must not stay open."""
+    async def _settle(
+        self, queueing: "asyncio.Future[None]", generation_id: str, *, may_end: bool
+    ) -> None:
+        """A log whose task was refused must not stay open, if it may be ours to end."""
         try:
             await queueing
         except BusError:
-            self.hub.spawn(self.abandon(generation_id))
-            raise
+            if may_end:
+                self.hub.spawn(self.abandon(generation_id))
+                raise
 
     async def _append(self, requested: Requested) -> bool:
         generation_id = requested.generation_id
@@ -109,8 +115,10 @@ class Opener:
             await self.ender.fail(generation_id, errors.too_large_to_keep())
             raise RequestError(errors.too_large_to_keep()) from error
         except BusUnavailable:
-            # It may be stored all the same; nobody will read that answer.
-            self.hub.spawn(self.abandon(generation_id))
+            # It may be stored all the same; nobody will read that answer, unless it can be asked for
+            # again: then it may even be somebody else's who asked under the same key.
+            if requested.idempotency_key is None:
+                self.hub.spawn(self.abandon(generation_id))
             raise
         return True
 
