@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from schemas.events import Terminal
 from schemas.generation import Generation, apply_entry
+from services.streams.errors import StreamsError
 from services.streams.logs import Logs
 
 AT_ONCE = 16
@@ -43,7 +44,12 @@ class EndedLogs:
             return Found(generation_id, await self._n_generated(generation_id))
 
     async def _n_generated(self, generation_id: str) -> int:
+        """0 where what was said is not kept any more."""
         state = Generation()
-        for entry in await self._logs.read(generation_id):
+        try:
+            entries = await self._logs.read(generation_id)
+        except StreamsError:
+            return 0
+        for entry in entries:
             state = apply_entry(state, entry.seq, entry.events)
         return sum(state.n_tokens.values())

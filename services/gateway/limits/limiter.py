@@ -164,7 +164,11 @@ class Limiter:
         self._let_go_broken()
         running = account.usage.running
         since_ms = {i: use.since_ms for i, use in running.items() if i not in self._running}
-        found = await self._ended.among(since_ms, now_ns // NS_PER_MS)
+        try:
+            found = await self._ended.among(since_ms, now_ns // NS_PER_MS)
+        except BusError as error:
+            log.warning("action=logs_unreadable key=%s error=%r", key.id, error)
+            return False
         for each in found:
             grant = Grant(each.generation_id, running[each.generation_id].n_reserved)
             await self._settle(account, key.limits, grant, each.n_generated)
