@@ -6,6 +6,7 @@
     tasks.<model_key>.l<lane>            the same, of lanes 1, 2, 3       (see schemas.lanes)
     tasks.<model_key>.e<ordinal>         work for one engine              stream TASKS (work queue)
     ended.<generation_id>                a hint: that log has ended       stream ENDED (work queue)
+    purged.<generation_id>               that log was taken off the broker: let go of it   core NATS
     cancel.<model_key>.<generation_id>   a poke: look at that log         core NATS
     rpc.engine.<model_key>               questions to any engine          queue group
     rpc.engine.<model_key>.<engine_id>   questions to one engine
@@ -67,8 +68,12 @@ def ended(generation_id: str) -> str:
     return f"ended.{generation_id}"
 
 
+def purged(generation_id: str) -> str:
+    return f"purged.{generation_id}"
+
+
 def generation_id_of(subject: str) -> str:
-    """The generation id at the end of a `gen.`, `live.gen.`, `ended.` or `cancel.` subject."""
+    """The generation id at the end of a `gen.`, `live.gen.`, `ended.`, `purged.` or `cancel.` subject."""
     return subject.rsplit(".", 1)[1]
 
 

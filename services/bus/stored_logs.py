@@ -1,6 +1,11 @@
 """All logs that the broker holds: for the archive, which looks through them and purges them."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from schemas import subjects
 from schemas.errors import SchemaError
@@ -47,11 +52,23 @@ async def last_entries(bus: Bus, generation_ids: Sequence[str]) -> dict[str, Ent
 
 
 async def purge_log(bus: Bus, generation_id: str, *, keep_last: bool) -> None:
-    """Take a log off the broker, but for its last entry if `keep_last`: without it, its fence is gone.
-    Idempotent. Raises BusUnavailable."""
+    """Take a log off the broker, but for its last entry if `keep_last`: without it, its fence is gone,
+    and whoever has the log in memory is told to let go of it. Idempotent. Raises BusUnavailable."""
     body: dict[str, object] = {"filter": subjects.generation(generation_id)}
     if keep_last:
         body["keep"] = 1
     reply = await bus.api(f"STREAM.PURGE.{_STREAM}", body)
     if not reply.get("success"):
         raise BusUnavailable(f"cannot purge {generation_id}: {reply.get('error')}")
+    if not keep_last:
+        with contextlib.suppress(nats.errors.Error, OSError):
+            await bus.nc.publish(subjects.purged(generation_id))
+
+
+async def on_purged(bus: Bus, callback: Callable[[str], None]) -> Subscription:
+    """Call `callback(generation_id)` for every log that leaves the broker. A message may be lost."""
+
+    async def on_message(message: Msg) -> None:
+        callback(subjects.generation_id_of(message.subject))
+
+    return await bus.nc.subscribe(subjects.purged("*"), cb=on_message)

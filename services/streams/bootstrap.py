@@ -10,11 +10,12 @@ from starlette.responses import Response
 
 from schemas import subjects
 from schemas.lanes import BATCH, BATCH_CLASS, LIGHT
-from services.bus.connection import Bus
+from services.bus.connection import Bus, unsubscribe
 from services.bus.errors import BusError
 from services.bus.kv import Bucket
 from services.bus.log import LogWriter
 from services.bus.open_tasks import OpenTask, open_tasks, remove_task
+from services.bus.stored_logs import on_purged
 from services.bus.tasks import publish_task
 from services.edge.auth import install_auth
 from services.edge.body import install_body_handlers
@@ -88,7 +89,8 @@ class _BusQueue:
 
 @contextlib.asynccontextmanager
 async def sweeping(bus: Bus, hub: Hub, writer: LogWriter) -> AsyncGenerator[None]:
-    """While inside, generations that are overdue and read by nobody are ended."""
+    """While inside, generations that are overdue and read by nobody are ended, and those that were
+    taken off the broker leave the memory."""
     queue, conversations = _BusQueue(bus), Bucket(bus, subjects.CONVERSATIONS_BUCKET)
     helpers = (
         Unshown(conversations, hub.logs, LogEnder(hub.logs, writer)),
@@ -96,9 +98,11 @@ async def sweeping(bus: Bus, hub: Hub, writer: LogWriter) -> AsyncGenerator[None
     )
     sweep = Sweep(queue, hub.logs, writer, helpers=helpers)
     task = asyncio.create_task(sweep.run(), name="sweep")
+    purged = await on_purged(bus, hub.forget)
     try:
         yield
     finally:
+        await unsubscribe(purged)
         task.cancel()
         await asyncio.wait([task])
 

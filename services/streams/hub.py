@@ -91,6 +91,12 @@ class Hub:
         reel = self._reels.get((generation_id, None))
         return None if reel is None else reel.tape
 
+    def forget(self, generation_id: str) -> None:
+        """Its log left the broker, perhaps on somebody's order: who opens it from now on looks anew."""
+        for reel in [each for key, each in self._reels.items() if key[0] == generation_id]:
+            if reel.tape.is_done:
+                self._drop(reel)
+
     @property
     def n_tapes(self) -> int:
         """How many tapes are in memory."""

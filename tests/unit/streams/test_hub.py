@@ -267,3 +267,27 @@ async def test_a_new_log_is_open_when_it_is_followed() -> None:
     logs.may_go_on.set()
     (await opening).release()
     await hub.close()
+
+
+async def test_what_left_the_broker_is_looked_for_anew(logs: FakeLogs) -> None:
+    """Readers that are there read on; who comes later does not get it of the memory."""
+    hub = hub_of(logs)
+    logs.write(ID, *CASE)
+    with await hub.open(ID) as tape:
+        await tape.wait_done()
+        hub.forget(ID)
+        assert hub.peek(ID) is None
+        assert tape.cut(0) == WHOLE
+    assert hub.n_tapes == 0
+    assert await read(hub) == WHOLE
+    assert len(logs.followed) == 2
+    await hub.close()
+
+
+async def test_a_running_one_is_not_let_go_of(logs: FakeLogs) -> None:
+    hub = hub_of(logs)
+    logs.write(ID, *CASE[:3])
+    with await hub.open(ID):
+        hub.forget(ID)
+        assert hub.n_tapes == 1
+    await hub.close()
