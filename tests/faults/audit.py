@@ -101,6 +101,7 @@ async def audit_broker(bus: Bus, nats: NatsNodes, model_key: str) -> None:
     """No consumer and no subscription is left but those that running services need."""
     durables = {subjects.tasks_durable(model_key, lane=lane) for lane in SHARED}
     durables |= {subjects.tasks_durable(model_key, ordinal) for ordinal in range(4)}
+    durables.add(subjects.ARCHIVERS_DURABLE)
     names = (await bus.api("STREAM.NAMES"))["streams"]
     for name in names:
         found = set((await bus.api(f"CONSUMER.NAMES.{name}"))["consumers"] or [])
