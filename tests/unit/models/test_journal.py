@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from services.database.errors import DatabaseUnavailable
 from services.models import journal
 from services.models.catalog import ModelSpec, Registered
-from services.database.errors import DatabaseUnavailable
 from services.models.files import FileFacts, FileIdentity
 from services.models.journal import Journal
 from services.models.lifecycle import Reason, Verdict
