@@ -26,7 +26,9 @@ DROPPED = frozenset(
     {"server", "date", "connection", "keep-alive", "transfer-encoding", "content-length", "upgrade"}
 )
 CORS = "access-control-"
-DISABLED = {"error": {"message": "this feature is disabled", "type": "feature_disabled"}}
+DISABLED = {
+    "error": {"code": 403, "message": "this feature is disabled", "type": "feature_disabled"}
+}
 
 
 class CorsProxy:
