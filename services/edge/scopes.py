@@ -1,7 +1,7 @@
 """What a key must be good for, by method and path. Pure.
 
 Every route is covered: what only tells needs `read`, the rest `generate`. What shows everybody's
-generations needs `admin`, and its routes say so themselves (`services.edge.admin`).
+generations needs `admin`, and its routes say so themselves (`require_scope`).
 """
 
 from starlette.requests import Request
@@ -10,9 +10,7 @@ from schemas.errors import PERMISSION, Problem, RequestError
 from schemas.keys import ADMIN, GENERATE, READ
 
 ADMIN_PREFIXES = ("/v1/audit",)
-HOW_TO_ADMINISTER = (
-    "; start the server with --admin-api-key, or create one: llamatape keys create --scopes admin"
-)
+HOW_TO_ADMINISTER = "; start the server with --admin-api-key, or create one: llamatape keys create NAME --scope admin"
 TELLING_METHODS = ("GET", "HEAD")
 ACTING_GETS = frozenset({"/cors-proxy"})
 TELLING_POSTS = frozenset(
