@@ -100,10 +100,6 @@ class Walk:
         self.has_breaks = True
         return [_break(last, link, around)]
 
-    def is_anchor(self, link: Link) -> bool:
-        """Whether it is the first one of a chain whose beginning was removed."""
-        return self._first == link
-
     def finish(self) -> list[Finding]:
         """What can be said only at the end: whether a beginning that is not there was given up."""
         first = self._first

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from services.streams.archive.digests import Link
+from services.streams.archive.digests import Link, is_next
 from services.streams.audit.events import digest_of_packed
 from services.streams.audit.verification import (
     Finding,
@@ -116,7 +116,7 @@ class Verifier:
             walk = Walk(before)
             for finding in walk.step(link, ()):
                 yield finding
-            for finding in await self._look([link], begins_late=True):
+            for finding in await self._look([link]):
                 yield finding
         self._n_links = len(links)
 
@@ -129,9 +129,7 @@ class Verifier:
             for link in links:
                 for finding in walk.step(link, around):
                     yield finding
-            for finding in await self._look(
-                [link for link in links if not walk.is_anchor(link)], begins_late=walk.begins_late
-            ):
+            for finding in await self._look(links):
                 yield finding
             self._n_links += len(links)
             yield Progress(n_links=self._n_links)
@@ -164,12 +162,12 @@ class Verifier:
                 return
             yield links
 
-    async def _look(self, links: Sequence[Link], *, begins_late: bool) -> list[Finding]:
+    async def _look(self, links: Sequence[Link]) -> list[Finding]:
         """What is wrong with the rows and logs of these links."""
         findings: list[Finding] = []
         for batch in _batches(await self._store.load(links)):
             for link in await self._suspects(batch):
-                findings += await self._confirm(link, begins_late=begins_late)
+                findings += await self._confirm(link)
         return findings
 
     async def _suspects(self, batch: Sequence[Loaded]) -> list[Link]:
@@ -178,16 +176,24 @@ class Verifier:
         checked = await asyncio.to_thread(_check_all, [each.subject for each in batch], packed)
         return [subject.link for subject, findings in checked if findings]
 
-    async def _confirm(self, link: Link, *, begins_late: bool) -> list[Finding]:
+    async def _confirm(self, link: Link) -> list[Finding]:
         """Look again: between two looks it may have been erased, or dropped, rightly."""
         [again] = await self._store.load([link])
         packed = await self._store.packed([link.generation_id])
         [(subject, findings)] = await asyncio.to_thread(_check_all, [again.subject], packed)
-        if subject.columns is None and begins_late and not subject.is_linked:
-            return []  # of an erased one, all but its tombstone's link was dropped with its day
+        if subject.columns is None and await self._was_given_up(subject):
+            return []
         if findings and await self._store.link_at((link.day, link.position)) is None:
             return []
         return findings
+
+    async def _was_given_up(self, subject: Subject) -> bool:
+        """Whether it went with its day, of which only the last link is left. (That the days were given
+        up by a link is looked at elsewhere; an erased one's tombstone may have a link of a later day.)"""
+        first = next(iter(await self._store.links_after(None, 1)), None)
+        if first is None or is_next(None, first):
+            return False
+        return not subject.is_linked or first.generation_id == subject.link.generation_id
 
     async def _unlinked(self) -> AsyncGenerator[Finding]:
         after: str | None = ""
