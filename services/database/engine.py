@@ -19,6 +19,10 @@ from services.database.errors import DatabaseUnavailable
 BUSY_TIMEOUT_MS = 10_000
 """How long a writer waits for another process that writes into the same SQLite file."""
 
+POSTGRES: dict[str, Any] = {
+    "server_settings": {"idle_in_transaction_session_timeout": "30000"},
+}
+"""A process that is stopped in the middle of a transaction must not hold its locks for ever."""
 READS_ONLY = "llamatape_reads_only"
 WAL_TRIES = 200
 WAL_RETRY_S = 0.02
@@ -33,7 +37,8 @@ def create_engine(url: str, *, is_durable: bool = False) -> AsyncEngine:
     try:
         parsed = make_url(url)
         is_sqlite = parsed.get_backend_name() == "sqlite"
-        engine = create_async_engine(parsed, pool_pre_ping=not is_sqlite)
+        arguments = POSTGRES if parsed.get_driver_name() == "asyncpg" else {}
+        engine = create_async_engine(parsed, pool_pre_ping=not is_sqlite, connect_args=arguments)
         if is_sqlite:
             _prepare_sqlite(engine, parsed.database, is_durable=is_durable)
     except (ArgumentError, NoSuchModuleError, ImportError, OSError) as error:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from alembic import command
+from sqlalchemy import text
 from testcontainers.community.postgres import PostgresContainer
 
 from schemas.keys import KeyLimits, KeyRecord
 from schemas.lifecycle import FAILED, LOADED, LOADING
 from services.database import migrate
-from services.database.engine import create_engine
+from services.database.engine import create_engine, reading
 from services.database.errors import DatabaseUnavailable
 from services.database.opening import migrate as migrate_patiently
 from services.database.schema import HEAD, current_revision
@@ -65,6 +66,14 @@ async def test_migrations_run_once_however_many_start(url: str) -> None:
     assert await revision_of(url) == ""
     await migrate_patiently(url, 30)
     assert await revision_of(url) == HEAD
+
+
+async def test_locks_of_a_stopped_process_do_not_last(url: str) -> None:
+    engine = create_engine(url)
+    async with reading(engine) as session:
+        shown = await session.execute(text("SHOW idle_in_transaction_session_timeout"))
+        assert shown.scalar_one() == "30s"
+    await engine.dispose()
 
 
 async def test_models_and_their_history(url: str) -> None:
