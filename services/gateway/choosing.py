@@ -37,6 +37,7 @@ MODEL_PATHS = (
     "/detokenize",
     "/apply-template",
     "/props",
+    "/slots/{slot}",
 )
 """POST routes whose body names a model."""
 

@@ -56,6 +56,7 @@ async def test_new_files_are_seen_when_one_asks_for_it(router: Gateway, tmp_path
 @pytest.mark.parametrize("path", MODEL_PATHS)
 async def test_posts_name_their_model(router: Gateway, path: str) -> None:
     missing = (400, "model name is missing from the request")
+    path = path.format(slot=0)
     for body in ({}, {"model": ""}, {"model": 7}):
         assert await error_of(router, "POST", path, json=body) == missing
     unknown = await error_of(router, "POST", path, json={"model": "other"})
@@ -93,6 +94,13 @@ async def test_what_needs_no_model_works(router: Gateway) -> None:
     assert stored.status_code == 404
     missing = await router.client.get("/v1/stream", params={"conv_id": "none"})
     assert missing.status_code == 404
+
+
+async def test_metrics_are_the_routers_own(bus: Bus) -> None:
+    async with running_gateway(bus, is_router=True, has_metrics=True) as gateway:
+        answer = await gateway.client.get("/metrics")
+        assert answer.status_code == 200
+        assert "llamatape_" in answer.text
 
 
 async def test_without_a_models_service_it_says_try_again(bus: Bus) -> None:
