@@ -2,7 +2,7 @@
 
 import argparse
 
-from bench import archive, cpu, engines, fairness, gateway, peer, readers, resume, start
+from bench import archive, cpu, durable, engines, fairness, gateway, peer, readers, resume, start
 
 BENCHES = {
     "start": start.run,
@@ -12,6 +12,7 @@ BENCHES = {
     "readers": readers.run,
     "resume": resume.run,
     "archive": archive.run,
+    "durable": durable.run,
     "fairness": fairness.run,
     "peer": peer.run,
 }
