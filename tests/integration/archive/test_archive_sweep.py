@@ -1,15 +1,23 @@
 """The sweep: what no hint told of, what is due, what must stay."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from schemas.errors import SERVER, Problem
 from schemas.events import Failed
 from schemas.generation import Generation
-from services.bus.connection import Bus
+from services.bus.config import BusSettings
+from services.bus.connection import Bus, connect
 from services.bus.log import LogWriter, count_entries
+from services.bus.store import fullness
+from services.bus.stored_logs import stored_logs
+from services.bus.topology import ensure_topology
+from services.cli.broker import start_broker
 from services.streams.archive.config import ArchiveSettings
 from services.streams.archive.store import ArchiveStore
+from services.streams.archive.sweep import ENOUGH, TIGHT
 from tests.golden.cases import CASES
 from tests.support import events
 from tests.support.archive import DAY_MS, ENDED_AT_MS, Rig, write_case
@@ -121,3 +129,21 @@ async def test_no_more_goes_than_must(bus: Bus, rig: Rig) -> None:
     counts = [await count_entries(bus, each) for each in ids]
     assert counts.count(len(CASE)) >= 10
     assert counts.count(1) >= 40
+
+
+async def test_a_real_store_that_is_tight(tmp_path: Path, store: ArchiveStore) -> None:
+    broker = start_broker(tmp_path)
+    settings = BusSettings(url=broker.url, token=broker.token, store_max_bytes=1_000_000)
+    bus = await connect(settings, name="test")
+    await ensure_topology(bus)
+    ids: list[str] = []
+    while await fullness(bus) < TIGHT:
+        ids.append(await write_case(bus, CASE))
+    rig = Rig(bus, store, SETTINGS)
+    rig.logs.is_told = False
+    await rig.archive(*ids)
+    await rig.sweep.once()
+    assert await fullness(bus) < ENOUGH
+    assert set(await stored_logs(bus)) == set(ids), "fences stay"
+    await bus.close()
+    broker.stop()

@@ -1,6 +1,7 @@
 """Archived generations over HTTP: every way to read one finds it, and says so where it cannot."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from services.bus.log import count_entries
 from services.gateway.metrics import archive_figures
 from services.streams.archive.bootstrap import archiving
 from services.streams.archive.config import ArchiveSettings
+from services.streams.archive.store import open_archive
 from tests.support.gateway import Gateway, healthy, running_gateway
 from tests.support.scripted_engine import ScriptedEngine
 
@@ -98,6 +100,39 @@ async def test_lookup_knows_an_archived_stream(bus: Bus, settings: ArchiveSettin
         assert (found["is_done"], found["total_bytes"]) == (True, len(streamed.content))
 
 
+async def test_what_the_archive_forgot_is_not_found(
+    bus: Bus, settings: ArchiveSettings, url: str
+) -> None:
+    async with platform(bus) as gateway, archiving(bus, settings):
+        streamed = await chat(gateway)
+        response = await gateway.client.post("/v1/responses", json={"input": "hi", "model": "any"})
+        await cold(bus, streamed, response)
+        store = await open_archive(url)
+        assert await store.drop_days_before("9999-01-01", "9999-01-01") == 2
+        await store.close()
+        generation_id = streamed.headers["x-generation-id"]
+        for path in (
+            "/v1/stream?conv_id=talk",
+            f"/v1/generations/{generation_id}/stream?as=openai",
+            f"/v1/responses/{response.json()['id']}",
+        ):
+            assert (await gateway.client.get(path)).status_code == 404, path
+
+
+async def test_an_idempotent_retry_finds_an_archived_answer(
+    bus: Bus, settings: ArchiveSettings
+) -> None:
+    windows = dataclasses.replace(settings, idempotency_s=1800.0)
+    head = {"idempotency-key": "once"}
+    async with platform(bus) as gateway, archiving(bus, windows):
+        streamed = await gateway.client.post(CHAT, json=STREAMED, headers=head)
+        generation_id = streamed.headers["x-generation-id"]
+        await until_zero(lambda: n_beside_fence(bus, generation_id))
+        again = await gateway.client.post(CHAT, json=STREAMED, headers=head)
+        assert again.headers["x-generation-id"] == generation_id
+        assert again.content == streamed.content
+
+
 @pytest.mark.parametrize("content", ["hashes", "none"])
 async def test_what_is_not_kept_says_why(bus: Bus, settings: ArchiveSettings, content: str) -> None:
     async with platform(bus, record_content=content) as gateway, archiving(bus, settings):
@@ -163,6 +198,10 @@ async def test_the_figures(bus: Bus, settings: ArchiveSettings) -> None:
 async def test_without_a_database_this_is_said(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
     async with archiving(bus, ArchiveSettings()):
         assert "no_archive" in caplog.text
+
+
+async def n_beside_fence(bus: Bus, generation_id: str) -> int:
+    return await count_entries(bus, generation_id) - 1
 
 
 async def n_waiting(bus: Bus) -> int:
