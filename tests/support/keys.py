@@ -59,10 +59,16 @@ class TestKey:
             return found
 
 
-async def status_when(client: httpx.AsyncClient, key: TestKey, status: int) -> None:
-    """Return once a gateway gives that status to the key; others hear of changes by themselves."""
+async def known_at(client: httpx.AsyncClient, key: TestKey) -> None:
+    """Return once a gateway knows the key, and that nobody may ask without one."""
+    await status_when(client, {}, 401)
+    await status_when(client, key.headers, 200)
+
+
+async def status_when(client: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
+    """Return once a gateway answers such requests like that."""
     async with asyncio.timeout(TIMEOUT_S):
-        response = await client.get("/v1/models", headers=key.headers)
+        response = await client.get("/v1/models", headers=headers)
         while response.status_code != status:
             await asyncio.sleep(POLL_S)
-            response = await client.get("/v1/models", headers=key.headers)
+            response = await client.get("/v1/models", headers=headers)

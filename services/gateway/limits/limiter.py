@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 MAX_ACCOUNTS = 1000
 """Of keys asked with lately; an idle one that is forgotten costs a look when it is used again."""
+LOOK_NS = 20_000_000
+"""A refusal is given on what was seen so long ago at most."""
 REAP_NS = 1_000_000_000
 """How often the logs of generations that count as running are looked at, where that many are too many."""
 MARGIN_MS = 10_000
@@ -67,6 +69,7 @@ class Limiter:
         self._ended = EndedLogs(hub.logs)
         self._accounts: dict[str, Account] = {}
         self._running: dict[str, tuple[Ticket, Tape]] = {}
+        self._looked_at_ns: dict[str, int] = {}
         self._reaped_at_ns: dict[str, int] = {}
         hub.when_done(self._on_done)
 
@@ -85,7 +88,7 @@ class Limiter:
         self._require_connection()
         account = self._account(key)
         if self._try(account, key.limits).refused_by:
-            await account.look()
+            await self._look(key, account)
             verdict = self._try(account, key.limits)
             if verdict.refused_by == CONCURRENT and await self._reap(key, account):
                 verdict = self._try(account, key.limits)
@@ -154,6 +157,13 @@ class Limiter:
         except BusError as error:
             log.warning("action=usage_lost generation=%s error=%r", grant.generation_id, error)
 
+    async def _look(self, key: KeyRecord, account: Account) -> None:
+        """See what others have given back; a flood of requests looks once for all of them."""
+        now_ns = self._now_ns()
+        if now_ns - self._looked_at_ns.get(key.id, 0) >= LOOK_NS:
+            await account.look()
+            self._looked_at_ns[key.id] = now_ns
+
     async def _reap(self, key: KeyRecord, account: Account) -> bool:
         """Take out what has ended though nobody said so, as after the death of a gateway; whether
         that is over for now. Its logs are looked at once a second at most."""
@@ -205,4 +215,5 @@ class Limiter:
 
     def _forget_idle(self) -> None:
         self._accounts = {i: each for i, each in self._accounts.items() if not each.is_idle}
+        self._looked_at_ns.clear()
         self._reaped_at_ns.clear()

@@ -12,7 +12,7 @@ from services.bus.connection import Bus, connect
 from services.bus.topology import ensure_topology
 from services.cli.broker import start_broker
 from tests.support.gateway import Gateway, healthy
-from tests.support.keys import TestKey, status_when
+from tests.support.keys import TestKey, known_at
 from tests.support.scripted_engine import ScriptedEngine
 
 CHAT = "/v1/chat/completions"
@@ -74,7 +74,7 @@ async def test_a_key_over_its_limit_hears_of_the_broker_first(
 ) -> None:
     key = TestKey(bus, requests_per_minute=1)
     await key.publish()
-    await status_when(gateway.client, key, 200)
+    await known_at(gateway.client, key)
     answers = [await gateway.client.post(CHAT, json=BODY, headers=key.headers) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 429]
     gone = asyncio.Event()
