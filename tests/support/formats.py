@@ -190,6 +190,18 @@ SAMPLES = (
         content="I look.", thoughts="Hm.", calls=BOTH,
     ),
     Sample(
+        template="pythonic",
+        text="<think>Hm.</think><|tool_call_start|>[weather(city='L\\'Aquila \\\\ \"x\"\\n', exact=True, "
+        "tags=[\"a\\\"b\", 'c'], at={\"hour\": 3})]<|tool_call_end|>",
+        thoughts="Hm.",
+        calls=(
+            (
+                "weather",
+                {"city": "L'Aquila \\ \"x\"\n", "tags": ['a"b', "c"], "exact": True, "at": {"hour": 3}},
+            ),
+        ),
+    ),
+    Sample(
         template="turns",
         text="<|think|>Hm.<|end|><|begin|>assistant<|content|>Fine.", content="Fine.", thoughts="Hm.",
     ),
