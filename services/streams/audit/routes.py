@@ -1,6 +1,7 @@
 """The audit over HTTP, for keys with the scope `admin`."""
 
 import datetime
+import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from functools import wraps
@@ -17,6 +18,7 @@ from services.database.errors import DatabaseError
 from services.edge.body import JsonObject, parse_object, read_body
 from services.edge.errors import JSON_TYPE
 from services.edge.scopes import require_scope
+from services.logs import event
 from services.streams.audit import lines
 from services.streams.audit.filters import parse_day, parse_query
 from services.streams.audit.verification import Head
@@ -24,6 +26,8 @@ from services.streams.audit.verifier import Extent, Step
 
 if TYPE_CHECKING:
     from services.streams.audit.service import Audit
+
+log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 64 * 1024
 LINES_TYPE = "application/x-ndjson"
@@ -100,7 +104,9 @@ class AuditRoutes:
     @_admin
     async def erase(self, request: Request) -> Response:
         """Erases what one generation said; what is left."""
-        facts = await (await self._door()).erase(_generation_id(request))
+        generation_id = _generation_id(request)
+        facts = await (await self._door()).erase(generation_id)
+        event(log, "erasure", generation=generation_id, by=request.state.caller)
         return _json(lines.shown(facts))
 
     @_admin
@@ -108,6 +114,7 @@ class AuditRoutes:
         """Erases what a caller's generations said."""
         caller = str(request.path_params["key_id"])
         n_erased = await (await self._door()).erase_caller(caller)
+        event(log, "erasure", caller=caller, n=n_erased, by=request.state.caller)
         return _json({"object": "audit.erasure", "caller": caller, "n_erased": n_erased})
 
 
