@@ -2,7 +2,19 @@
 
 import argparse
 
-from bench import archive, cpu, durable, engines, fairness, gateway, peer, readers, resume, start
+from bench import (
+    archive,
+    cpu,
+    durable,
+    engines,
+    fairness,
+    gateway,
+    keys,
+    peer,
+    readers,
+    resume,
+    start,
+)
 
 BENCHES = {
     "start": start.run,
@@ -14,6 +26,7 @@ BENCHES = {
     "archive": archive.run,
     "durable": durable.run,
     "fairness": fairness.run,
+    "keys": keys.run,
     "peer": peer.run,
 }
 ALONE = [name for name in BENCHES if name != "peer"]
