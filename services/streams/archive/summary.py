@@ -15,11 +15,10 @@ from schemas.events import (
     Finished,
     Requested,
     Started,
-    Terminal,
 )
-from schemas.generation import ChoiceTokens, collect
 from services.bus.log import Entry
 from services.streams.archive import digests
+from services.streams.archive.folding import Folded, fold
 
 FULL, HASHES, NONE = "full", "hashes", "none"
 """Values of Requested.content."""
@@ -72,19 +71,16 @@ def record_of(
 
     model_digest: sha256 of the model's file, empty where it is not known.
     """
-    events = [event for entry in entries for event in entry.events]
-    if not events or not isinstance(events[0], Requested):
+    log = fold(entries)
+    if log is None or log.end is None:
         return None
-    end = next((event for event in events if isinstance(event, Terminal)), None)
-    if end is None:
-        return None
-    requested, choices = events[0], collect(events)
+    requested = log.requested
     columns: Columns = {
         **_of_request(requested),
-        **_of_attempts([event for event in events if isinstance(event, Claimed)]),
-        **_of_start(requested, [event for event in events if isinstance(event, Started)]),
-        **_of_end(requested, end, choices),
-        **_hashes(requested, choices, entries),
+        **_of_attempts(log.claims),
+        **_of_start(requested, log.started),
+        **_of_end(log, log.end),
+        **_hashes(log, entries),
         "model_digest": model_digest,
         "n_entries": len(entries),
         "last_seq": entries[-1].seq,
@@ -144,9 +140,8 @@ def _of_attempts(claims: list[Claimed]) -> Columns:
     }
 
 
-def _of_start(requested: Requested, starts: list[Started]) -> Columns:
+def _of_start(requested: Requested, first: Started | None) -> Columns:
     """Parameters in their wire form, which leaves defaults out (schemas.params)."""
-    first = starts[0] if starts else None
     resolved = requested.params if first is None or first.params is None else first.params
     params = cast("dict[str, dict[str, object]]", codec.to_builtins(resolved))
     if requested.content != FULL:
@@ -161,31 +156,27 @@ def _of_start(requested: Requested, starts: list[Started]) -> Columns:
     }
 
 
-def _of_end(
-    requested: Requested,
-    end: Finished | Failed | Cancelled,
-    choices: dict[int, ChoiceTokens],
-) -> Columns:
-    timings = [choice.end.timings for choice in choices.values() if choice.end is not None]
+def _of_end(log: Folded, end: Finished | Failed | Cancelled) -> Columns:
+    timings = [each.timings for each in log.ends.values()]
     return {
-        "ended_at_ms": end.at_ms or requested.created_at_ms,
+        "ended_at_ms": end.at_ms or log.requested.created_at_ms,
         "outcome": type(end).__name__.lower(),
-        "reason": _reason(end, choices),
-        **_usage(end, choices),
+        "reason": _reason(end, log),
+        **_usage(end, log),
         "prompt_ms": float(sum(each.prompt_ms for each in timings)),
         "predicted_ms": float(sum(each.predicted_ms for each in timings)),
     }
 
 
-def _reason(end: Finished | Failed | Cancelled, choices: dict[int, ChoiceTokens]) -> str:
+def _reason(end: Finished | Failed | Cancelled, log: Folded) -> str:
     if isinstance(end, Failed):
         return end.problem.code
     if isinstance(end, Cancelled):
         return end.reason
-    return ",".join(sorted({each.end.stop_type for each in choices.values() if each.end}))
+    return ",".join(sorted({each.stop_type for each in log.ends.values()}))
 
 
-def _usage(end: Finished | Failed | Cancelled, choices: dict[int, ChoiceTokens]) -> Columns:
+def _usage(end: Finished | Failed | Cancelled, log: Folded) -> Columns:
     if isinstance(end, Finished):
         usage = end.usage
         return {
@@ -193,17 +184,16 @@ def _usage(end: Finished | Failed | Cancelled, choices: dict[int, ChoiceTokens])
             "n_predicted": usage.n_predicted,
             "n_cached": usage.n_cached,
         }
-    starts = [choice.start for choice in choices.values() if choice.start is not None]
+    starts = () if log.started is None else log.started.choices
     return {
         "n_prompt": sum(start.n_prompt for start in starts),
-        "n_predicted": sum(len(choice.ids) for choice in choices.values()),
+        "n_predicted": sum(log.n_ids.values()),
         "n_cached": sum(start.n_cached for start in starts),
     }
 
 
-def _hashes(
-    requested: Requested, choices: dict[int, ChoiceTokens], entries: Sequence[Entry]
-) -> Columns:
+def _hashes(log: Folded, entries: Sequence[Entry]) -> Columns:
+    requested = log.requested
     if requested.content == NONE:
         names = ("request_hash", "prompt_hash", "output_hash", "events_digest")
         return dict.fromkeys(names, "")
@@ -211,14 +201,6 @@ def _hashes(
     return {
         "request_hash": hashlib.sha256(requested.request).hexdigest(),
         "prompt_hash": digests.digest_of(prompts),
-        "output_hash": digests.digest_of(output_texts(choices)),
+        "output_hash": digests.digest_of(log.output()),
         "events_digest": digests.events_digest((entry.seq, entry.data) for entry in entries),
     }
-
-
-def output_texts(choices: dict[int, ChoiceTokens]) -> list[str]:
-    """The text of every choice, as sampled: thoughts and tool calls are still in it."""
-    return [
-        "".join(choice.texts) + (choice.end.tail if choice.end else "")
-        for _, choice in sorted(choices.items())
-    ]
