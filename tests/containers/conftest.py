@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -9,6 +10,16 @@ import pytest
 from services.bus.connection import connect
 from tests.support.containers import ContainerFleet, build_images
 from tests.support.drill import Drill
+
+FOLDER = Path(__file__).parent
+SETUP_S = 600
+"""The first test of all waits until the images are built, on a busy machine for minutes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.timeout(SETUP_S))
 
 
 @pytest.fixture(scope="session")
