@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from schemas.errors import RequestError
 from services.bus.connection import Bus
 from services.bus.log import Entry, LogWriter, read_log
+from services.database.errors import DatabaseUnavailable
 from services.streams.audit.routes import AuditRoutes
 from services.streams.conversations import Conversations
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from services.streams.audit.service import Audit, Hot
     from services.streams.audit.store import AuditStore
 
+FIRST_REVISION = "0003"
+NO_TABLES = "the database has no archive yet: start a server on it, or run `llamatape migrate`"
 NO_ARCHIVE = (
     "This process knows no archive: ask `llamatape streams`, or give this one --database-url"
 )
@@ -81,12 +84,15 @@ def hot_logs(bus: Bus, writer: LogWriter, conversations: Conversations) -> "Hot"
 @contextlib.asynccontextmanager
 async def opened(url: str) -> AsyncGenerator["AuditStore"]:
     """The archive's tables in the database at `url`, as they are: nothing is migrated. Raises
-    DatabaseUnavailable for a URL nobody understands."""
+    DatabaseUnavailable, also where there are no such tables."""
     from services.database.engine import create_engine
+    from services.database.schema import current_revision
     from services.streams.audit.store import AuditStore
 
     engine = create_engine(url, is_durable=True)
     try:
+        if await current_revision(engine) < FIRST_REVISION:
+            raise DatabaseUnavailable(NO_TABLES)
         yield AuditStore(engine)
     finally:
         await engine.dispose()

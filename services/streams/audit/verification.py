@@ -100,6 +100,10 @@ class Walk:
         self.has_breaks = True
         return [_break(last, link, around)]
 
+    def begin_at(self, link: Link) -> None:
+        """What was before that link has just been given up: the chain begins with it now."""
+        self._first = self.last = link
+
     def finish(self) -> list[Finding]:
         """What can be said only at the end: whether a beginning that is not there was given up."""
         first = self._first

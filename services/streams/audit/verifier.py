@@ -127,7 +127,7 @@ class Verifier:
         async for links in self._pages(None if before is None else (before.day, before.position)):
             around, page = [*page, *links], links
             for link in links:
-                for finding in walk.step(link, around):
+                for finding in await self._step(walk, link, around):
                     yield finding
             for finding in await self._look(links):
                 yield finding
@@ -138,6 +138,17 @@ class Verifier:
                 yield finding
         async for finding in self._unlinked():
             yield finding
+
+    async def _step(self, walk: Walk, link: Link, around: Sequence[Link]) -> list[Finding]:
+        """What is wrong with that link's place, unless the days before it were given up meanwhile."""
+        before = walk.last
+        findings = walk.step(link, around)
+        if findings and before is not None:
+            is_gone = await self._store.link_at((before.day, before.position)) is None
+            if is_gone and await self._store.links_after(None, 1) == [link]:
+                walk.begin_at(link)
+                return []
+        return findings
 
     async def _finish(self, walk: Walk) -> list[Finding]:
         """What the end of the chain says. Links that were counted and are not there are missing."""
