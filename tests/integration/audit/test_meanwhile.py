@@ -63,3 +63,19 @@ async def test_it_is_no_finding(
     assert findings == []
     # Of the days given up one link is left; each erasure and each of the six times has one, too.
     assert verdict.n_links == (N_DAYS // 2 + N_DAYS) * PER_DAY + N_DAYS + N_DAYS // 2 + 1
+
+
+@pytest.mark.parametrize("n_before", range(1, 8))
+async def test_days_may_go_under_its_feet(
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch, n_before: int
+) -> None:
+    monkeypatch.setattr(verifier, "PAGE", 4)
+    for number in range(5):
+        await add(archive, number)
+    seen = 0
+    async for step in Verifier(AuditStore(archive.engine), Extent()).run():
+        assert not isinstance(step, Finding), step
+        seen += isinstance(step, Progress)
+        if seen == n_before and isinstance(step, Progress):
+            assert await archive.drop_days_before(day(3), day(30)) == 3 * PER_DAY
+    assert seen > n_before
