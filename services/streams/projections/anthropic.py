@@ -65,7 +65,7 @@ class Anthropic:
         frames = [frame for change in self._blocks.close() for frame in _frames(change)]
         reason, word = stop_of(end, has_calls=self._blocks.has_calls)
         delta = {"stop_reason": reason, "stop_sequence": word}
-        usage = _usage(end.n_prompt, end.n_cached, end.n_predicted)
+        usage = _final_usage(end, choice.n_thought(self._blocks.thoughts))
         body = {"type": "message_delta", "delta": delta, "usage": usage}
         return [*frames, event_frame("message_delta", body)]
 
@@ -87,7 +87,7 @@ class Anthropic:
         for _ in (*(blocks.feed(choice.text) if choice.text else ()), *blocks.close()):
             pass
         reason, word = stop_of(choice.end, has_calls=blocks.has_calls)
-        usage = _usage(choice.end.n_prompt, choice.end.n_cached, choice.end.n_predicted)
+        usage = _final_usage(choice.end, choice.n_thought(blocks.thoughts))
         return self._message([content_json(block) for block in blocks.all], reason, word, usage)
 
     def _message(
@@ -112,6 +112,12 @@ def _usage(n_prompt: int, n_cached: int, n_predicted: int) -> Json:
         "input_tokens": n_prompt - n_cached,
         "output_tokens": n_predicted,
     }
+
+
+def _final_usage(end: ChoiceEnd, n_thought: int) -> Json:
+    """With what of it were thoughts, what marks them included."""
+    usage = _usage(end.n_prompt, end.n_cached, end.n_predicted)
+    return usage | {"output_tokens_details": {"thinking_tokens": n_thought}}
 
 
 def stop_of(end: ChoiceEnd, *, has_calls: bool) -> tuple[str, str | None]:

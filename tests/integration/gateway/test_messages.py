@@ -26,6 +26,7 @@ async def test_a_message(engine: ScriptedEngine, gateway: Gateway) -> None:
         "cache_read_input_tokens",
         "input_tokens",
         "output_tokens",
+        "output_tokens_details",
     }
 
 
