@@ -73,7 +73,8 @@ class KeyUsage(Message, frozen=True, kw_only=True):
     """Value of the bucket `limits`: what one key has used, in the form that a leaky bucket needs.
 
     requests_until_ns, tokens_until_ns: Unix nanoseconds at which all will have leaked out, so that the
-    whole limit is free again. running: by generation id, of keys with such a limit.
+    whole limit is free again. running: by place, which begins with
+    the generation's id and a dot; of keys with such a limit.
     """
 
     requests_until_ns: int = 0

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from schemas.events import Terminal
 from schemas.generation import Generation, apply_entry
+from services.gateway.limits.verdict import generation_of
 from services.streams.errors import StreamsError
 from services.streams.logs import Logs
 
@@ -15,9 +16,9 @@ NEVER_OPENED_MS = 60_000
 
 
 class Found(NamedTuple):
-    """One that is over. n_generated: tokens of all its choices."""
+    """A place whose generation is over. n_generated: tokens of all its choices."""
 
-    generation_id: str
+    place: str
     n_generated: int
 
 
@@ -29,19 +30,20 @@ class EndedLogs:
         self._gate = asyncio.Semaphore(AT_ONCE)
 
     async def among(self, since_ms: Mapping[str, int], now_ms: int) -> list[Found]:
-        """Those of these generations that are over. since_ms: when each was admitted. Raises
+        """Those of these places whose generations are over. since_ms: when each was admitted. Raises
         BusUnavailable."""
         looks = [self._look(each, now_ms - since) for each, since in since_ms.items()]
         return [found for found in await asyncio.gather(*looks) if found is not None]
 
-    async def _look(self, generation_id: str, age_ms: int) -> Found | None:
+    async def _look(self, place: str, age_ms: int) -> Found | None:
+        generation_id = generation_of(place)
         async with self._gate:
             last = await self._logs.last_entry(generation_id)
             if last is None:
-                return Found(generation_id, 0) if age_ms >= NEVER_OPENED_MS else None
+                return Found(place, 0) if age_ms >= NEVER_OPENED_MS else None
             if not any(isinstance(event, Terminal) for event in last.events):
                 return None
-            return Found(generation_id, await self._n_generated(generation_id))
+            return Found(place, await self._n_generated(generation_id))
 
     async def _n_generated(self, generation_id: str) -> int:
         """0 where what was said is not kept any more."""

@@ -23,6 +23,7 @@ from services.gateway.limits.verdict import (
     Standing,
     Verdict,
     admit,
+    new_place,
     settle,
     undo,
 )
@@ -106,17 +107,18 @@ class Limiter:
         if key is None or not key.limits.is_limited:
             return None
         limits, account = key.limits, self._account(key)
-        generation_id, until_ms = requested.generation_id, requested.deadline_at_ms + MARGIN_MS
+        place = new_place(requested.generation_id)
+        until_ms = requested.deadline_at_ms + MARGIN_MS
 
         def change(usage: KeyUsage) -> tuple[KeyUsage, Verdict]:
-            return admit(usage, limits, cost, generation_id, until_ms, self._now_ns())
+            return admit(usage, limits, cost, place, until_ms, self._now_ns())
 
         verdict = await account.apply(change)
         if verdict.refused_by == CONCURRENT and await self._reap(key, account):
             verdict = await account.apply(change)
         self._tell(access, dialect, verdict.standing)
         self._obey(access, verdict, cost)
-        return Ticket(account, limits, cost, Grant(generation_id, verdict.n_reserved))
+        return Ticket(account, limits, cost, Grant(place, verdict.n_reserved))
 
     def hold(self, ticket: Ticket | None, tape: Tape) -> None:
         """The generation has begun: settle when it ends, whether its client is still there or not."""
@@ -146,7 +148,7 @@ class Limiter:
                 lambda usage: (settle(usage, limits, grant, n_generated, self._now_ns()), None)
             )
         except BusError as error:
-            log.warning("action=usage_lost generation=%s error=%r", grant.generation_id, error)
+            log.warning("action=usage_lost place=%s error=%r", grant.place, error)
 
     async def _undo(self, ticket: Ticket) -> None:
         account, limits, cost, grant = ticket
@@ -155,7 +157,7 @@ class Limiter:
                 lambda usage: (undo(usage, limits, grant, cost.n_prompt, self._now_ns()), None)
             )
         except BusError as error:
-            log.warning("action=usage_lost generation=%s error=%r", grant.generation_id, error)
+            log.warning("action=usage_lost place=%s error=%r", grant.place, error)
 
     async def _look(self, key: KeyRecord, account: Account) -> None:
         """See what others have given back; a flood of requests looks once for all of them."""
@@ -173,14 +175,15 @@ class Limiter:
         self._reaped_at_ns[key.id] = now_ns
         self._let_go_broken()
         running = account.usage.running
-        since_ms = {i: use.since_ms for i, use in running.items() if i not in self._running}
+        ours = {ticket.grant.place for ticket, _ in self._running.values()}
+        since_ms = {place: use.since_ms for place, use in running.items() if place not in ours}
         try:
             found = await self._ended.among(since_ms, now_ns // NS_PER_MS)
         except BusError as error:
             log.warning("action=logs_unreadable key=%s error=%r", key.id, error)
             return False
         for each in found:
-            grant = Grant(each.generation_id, running[each.generation_id].n_reserved)
+            grant = Grant(each.place, running[each.place].n_reserved)
             await self._settle(account, key.limits, grant, each.n_generated)
         return bool(found)
 

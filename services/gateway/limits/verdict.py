@@ -7,6 +7,7 @@ the answer's real tokens take the place of what was promised. An answer without 
 it ends: the bucket may then be over its rim, and later requests wait until that has leaked out.
 """
 
+import os
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +26,16 @@ class Cost(NamedTuple):
 
     n_prompt: int
     n_answer: int = 0
+
+
+def new_place(generation_id: str) -> str:
+    """A name of its own for each attempt: under an idempotency key two gateways may try to begin the
+    same generation, and one of them will give its place back."""
+    return f"{generation_id}.{os.urandom(4).hex()}"
+
+
+def generation_of(place: str) -> str:
+    return place.partition(".")[0]
 
 
 def cost_of(prepared: Prepared) -> Cost:
@@ -60,17 +71,17 @@ class Verdict(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What was admitted, for the time when it ends."""
+    """What was admitted, for the time when it ends. place: what it counts as running under."""
 
-    generation_id: str
+    place: str
     n_reserved: int
 
 
 def admit(
-    usage: KeyUsage, limits: KeyLimits, cost: Cost, generation_id: str, until_ms: int, now_ns: int
+    usage: KeyUsage, limits: KeyLimits, cost: Cost, place: str, until_ms: int, now_ns: int
 ) -> tuple[KeyUsage, Verdict]:
-    """The usage with one more generation, or as it was where that is refused. until_ms: Unix
-    milliseconds at which the generation is over in any case."""
+    """The usage with one more generation, or as it was where that is refused. place: to be taken by
+    it. until_ms: Unix milliseconds at which the generation is over in any case."""
     usage = _living(usage, now_ns)
     refused_by, retry_ns = _refusal(usage, limits, cost, now_ns)
     if refused_by:
@@ -80,7 +91,7 @@ def admit(
     after = _charge(usage, limits, n_requests=1, n_tokens=n_tokens, now_ns=now_ns)
     if limits.concurrent:
         use = RunningUse(since_ms=now_ns // NS_PER_MS, until_ms=until_ms, n_reserved=n_reserved)
-        after = msgspec.structs.replace(after, running={**after.running, generation_id: use})
+        after = msgspec.structs.replace(after, running={**after.running, place: use})
     return after, Verdict(standing(after, limits, now_ns), n_reserved=n_reserved)
 
 
@@ -89,16 +100,16 @@ def settle(
 ) -> KeyUsage:
     """The usage after a generation has ended with so many tokens. Of one that counted as running
     nothing changes the second time, since several gateways may see its end."""
-    if limits.concurrent and grant.generation_id not in usage.running:
+    if limits.concurrent and grant.place not in usage.running:
         return usage
     n_tokens = n_generated - grant.n_reserved
-    return _without(_charge(usage, limits, 0, n_tokens, now_ns), grant.generation_id)
+    return _without(_charge(usage, limits, 0, n_tokens, now_ns), grant.place)
 
 
 def undo(usage: KeyUsage, limits: KeyLimits, grant: Grant, n_prompt: int, now_ns: int) -> KeyUsage:
     """The usage as if a generation had never been admitted; it did not begin."""
     n_tokens = n_prompt + grant.n_reserved
-    return _without(_charge(usage, limits, -1, -n_tokens, now_ns), grant.generation_id)
+    return _without(_charge(usage, limits, -1, -n_tokens, now_ns), grant.place)
 
 
 def standing(usage: KeyUsage, limits: KeyLimits, now_ns: int) -> Standing:
@@ -151,8 +162,8 @@ def _living(usage: KeyUsage, now_ns: int) -> KeyUsage:
     return msgspec.structs.replace(usage, running=running)
 
 
-def _without(usage: KeyUsage, generation_id: str) -> KeyUsage:
-    running = {each: use for each, use in usage.running.items() if each != generation_id}
+def _without(usage: KeyUsage, place: str) -> KeyUsage:
+    running = {each: use for each, use in usage.running.items() if each != place}
     return msgspec.structs.replace(usage, running=running)
 
 

@@ -234,6 +234,21 @@ async def test_what_an_engine_refuses_is_not_charged(site: Site) -> None:
     assert await key.usage() == KeyUsage()
 
 
+async def test_retries_under_one_idempotency_key_are_charged_once(site: Site) -> None:
+    key = await site.key(requests_per_minute=10, concurrent=5)
+    key_headers = key.headers | {"Idempotency-Key": ids.new_generation_id()}
+
+    async def ask(n: int) -> httpx.Response:
+        client = site.gateways[n % 2].client
+        return await client.post("/completion", json=COMPLETION, headers=key_headers)
+
+    answers = [*await asyncio.gather(*(ask(n) for n in range(4))), await ask(0)]
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.headers["x-generation-id"] for answer in answers}) == 1
+    await key.usage_when(0)
+    assert (await site.ask(1, key)).headers["x-ratelimit-remaining-requests"] == "8"
+
+
 class BrokenWriter(LogWriter):
     """Cannot open a log."""
 

@@ -27,6 +27,8 @@ from services.gateway.limits.verdict import (
     Verdict,
     admit,
     cost_of,
+    generation_of,
+    new_place,
     settle,
     undo,
 )
@@ -298,3 +300,17 @@ def test_usage_is_never_changed_in_place(change: Callable[..., object]) -> None:
     }
     change(usage, limits, *arguments[change])
     assert msgspec.json.encode(usage) == before
+
+
+def test_two_gateways_that_begin_the_same_generation_have_a_place_each() -> None:
+    key = Key(concurrent=3, tokens_per_minute=1000)
+    grants = [Grant(new_place("the-id"), 100) for _ in range(2)]
+    for grant in grants:
+        key.usage, _ = admit(key.usage, key.limits, Cost(5, 100), grant.place, FAR_MS, key.now_ns)
+    assert len(key.usage.running) == 2
+    key.usage = undo(key.usage, key.limits, grants[0], 5, key.now_ns)
+    assert list(key.usage.running) == [grants[1].place]
+    assert generation_of(grants[1].place) == "the-id"
+    key.usage = settle(key.usage, key.limits, grants[1], 10, key.now_ns)
+    assert key.usage.running == {}
+    assert meter.remaining(key.usage.tokens_until_ns, 1000, key.now_ns) == 985
