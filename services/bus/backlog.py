@@ -23,7 +23,8 @@ NOTABLE = 0.25
 class Backlog:
     """The tasks of one model that no engine has taken. Event-loop thread only.
 
-    What this process sends is added to the last count until the next one.
+    What this process sends is added to the last count until the next one, and so is what it has let
+    in and not sent yet.
     """
 
     def __init__(self, bus: Bus, model_key: str, max_queue: int) -> None:
@@ -33,23 +34,30 @@ class Backlog:
         self._max_queue = max_queue
         self._n_counted = 0
         self._n_sent = 0
+        self._n_coming = 0
         self._counted_at = float("-inf")
         self._ordinals: set[int] = set()
         self._looking: asyncio.Task[None] | None = None
 
     async def has_room(self, lane: int) -> bool:
-        """Whether one more task may enter `lane`; it is counted at once if so. Asks the broker only
-        where the answer would be no, at most ten times a second. Raises BusUnavailable."""
-        if not self._max_queue:
-            return True
+        """Whether one more task may enter `lane`; it is coming then, until `has_come`. Asks the broker
+        only where the answer would be no, at most ten times a second. Raises BusUnavailable."""
+        has_room = not self._max_queue or await self._has_room(lane)
+        self._n_coming += has_room
+        return has_room
+
+    def has_come(self, *, is_sent: bool) -> None:
+        """A task that was coming was sent, or will not be."""
+        self._n_coming -= 1
+        self._n_sent += is_sent
+
+    async def _has_room(self, lane: int) -> bool:
         limit = limit_of(lane, self._max_queue)
         if self._estimate >= limit and self._age > FRESH_S:
             await asyncio.shield(self._look(0.0))
-        has_room = self._estimate < limit
-        self._n_sent += has_room
         if self._age > STALE_S or (self._age > FRESH_S and self._estimate >= limit * NOTABLE):
             self._look(SOON_S)
-        return has_room
+        return self._estimate < limit
 
     def note_ordinal(self, ordinal: int) -> None:
         """Count that engine's own queue too from now on."""
@@ -62,7 +70,7 @@ class Backlog:
 
     @property
     def _estimate(self) -> int:
-        return self._n_counted + self._n_sent
+        return self._n_counted + self._n_sent + self._n_coming
 
     @property
     def _age(self) -> float:

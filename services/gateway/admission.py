@@ -100,15 +100,24 @@ class Admission:
         await self.limiter.check(ask.access, ask.dialect)
         load = self.loads.enter(ask.caller, ask.priority)
         try:
-            if not await self.backlog.has_room(load.lane):
-                raise RequestError(errors.queue_full())
-            tape = await self._prepare_and_begin(ask, found, load)
+            tape = await self._queue(ask, found, load)
         except BaseException:
             self.loads.leave(load)
             raise
         if tape is None:
             self.loads.leave(load)
         return tape
+
+    async def _queue(self, ask: Ask, found: Found | None, load: Load) -> Tape | None:
+        if not await self.backlog.has_room(load.lane):
+            raise RequestError(errors.queue_full())
+        is_sent = False
+        try:
+            tape = await self._prepare_and_begin(ask, found, load)
+            is_sent = tape is not None
+            return tape
+        finally:
+            self.backlog.has_come(is_sent=is_sent)
 
     async def _prepare_and_begin(self, ask: Ask, found: Found | None, load: Load) -> Tape | None:
         created_at_ms = time.time_ns() // 1_000_000

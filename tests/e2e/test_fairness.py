@@ -46,7 +46,7 @@ async def test_who_asks_once_is_answered_soon(url: str) -> None:
         await crowd.ask("rare")
         assert len(crowd.answered) - n_before <= 10, "the one that runs, and the first of the flood"
         await asyncio.gather(*batch, *flood)
-        assert "batch" in crowd.answered[:20], "it is not starved"
+        assert "batch" in crowd.answered[:26], "it is not starved"
         assert crowd.answered.count("batch") == 4
         assert "batch" in crowd.answered[N_FLOOD:], "but waits"
 

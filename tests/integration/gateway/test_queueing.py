@@ -130,6 +130,19 @@ async def test_a_flood_goes_to_slower_lanes(
         await asyncio.gather(*flood)
 
 
+async def test_what_is_still_being_prepared_counts(bus: Bus) -> None:
+    """However often the broker says that nothing waits there."""
+    key = subjects.model_key("coming")
+    backlog = Backlog(bus, key, 4)
+    assert [await backlog.has_room(LIGHT) for _ in range(4)] == [True] * 4
+    for _ in range(3):
+        assert not await backlog.has_room(LIGHT)
+        await asyncio.sleep(FRESH_S)  # the count is old now
+    backlog.has_come(is_sent=False)
+    assert await backlog.has_room(LIGHT)
+    backlog.close()
+
+
 async def test_a_backlog_leaves_room_and_is_counted_anew(bus: Bus) -> None:
     key = subjects.model_key("backlog")
     queue = TaskQueue(bus, key)
@@ -140,6 +153,7 @@ async def test_a_backlog_leaves_room_and_is_counted_anew(bus: Bus) -> None:
         has_room = await backlog.has_room(lane)
         if has_room:
             await publish_task(bus, key, Task(generation_id=events.new_id()), lane=lane)
+            backlog.has_come(is_sent=True)
         return has_room
 
     assert [await let_in(BATCH) for _ in range(5)] == [True] * 4 + [False]
