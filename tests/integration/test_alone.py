@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "tests" / "models" / "stories-tiny.gguf"
 CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 60, "temperature": 0}
 STREAM = CHAT | {"stream": True}
+ADMIN_KEY = "sk-operator"
 
 
 class Fleet:
@@ -30,6 +31,7 @@ class Fleet:
             "LLAMATAPE_NATS_TOKEN": broker.token,
             "LLAMATAPE_DATABASE_URL": f"sqlite+aiosqlite:///{folder}/registry.db",
             "LLAMATAPE_LEASE_S": "1",
+            "LLAMATAPE_ADMIN_API_KEY": ADMIN_KEY,
             "LLAMA_ARG_MODEL": str(MODEL),
             "LLAMA_ARG_CTX_SIZE": "1024",
             "LLAMA_ARG_THREADS": "1",
@@ -69,6 +71,17 @@ def _wait_until_ready(client: httpx.Client) -> None:
         assert time.monotonic() < deadline
 
 
+def _archived(client: httpx.Client, generation_id: str) -> dict[str, object]:
+    """The facts of a generation, once they are in the archive."""
+    head = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    path, deadline = f"/v1/audit/generations/{generation_id}", time.monotonic() + 30
+    while (answer := client.get(path, headers=head)).status_code in (404, 503):
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.05)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
 def test_one_gateway_replays_what_another_streamed(fleet: Fleet) -> None:
     fleet.start("models")
     engines = [fleet.start("engine", "--ordinal", str(ordinal)) for ordinal in (0, 1)]
@@ -83,6 +96,11 @@ def test_one_gateway_replays_what_another_streamed(fleet: Fleet) -> None:
         for client in (first, second, reader):
             replayed = client.get("/v1/stream", params={"conv_id": "shared", "from": 10})
             assert replayed.content == answer.content[10:]
+        generation_id = answer.headers["x-generation-id"]
+        facts = [_archived(client, generation_id) for client in (reader, first, second)]
+        assert facts[0]["outcome"] == "finished"
+        assert facts[0] == facts[1] == facts[2]
+        assert first.get(f"/v1/audit/generations/{generation_id}").status_code == 403
         engines[0].process.kill()
         engines[0].process.wait()
         answer = second.post("/v1/chat/completions", json=CHAT)

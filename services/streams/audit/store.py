@@ -6,7 +6,7 @@ from typing import cast
 from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from services.database.engine import transaction
+from services.database.engine import reading
 from services.streams.archive.chain import CHAIN, link_of
 from services.streams.archive.digests import ERASURE, GENERATION, Link
 from services.streams.archive.tables import (
@@ -33,12 +33,12 @@ class AuditStore:
     async def page(self, query: PageQuery) -> list[Columns]:
         """Facts of generations, newest first."""
         wanted = _page(query)
-        async with transaction(self.engine) as session:
+        async with reading(self.engine) as session:
             return [facts_of(row) for row in await session.scalars(wanted)]
 
     async def facts(self, generation_id: str) -> Columns | None:
         """All that is known of one generation but its events."""
-        async with transaction(self.engine) as session:
+        async with reading(self.engine) as session:
             row = await session.get(ArchivedGeneration, generation_id)
             return None if row is None else facts_of(row)
 
@@ -46,7 +46,7 @@ class AuditStore:
         """The logs of those that have one."""
         table = ArchivedEvents
         query = select(table.generation_id, table.codec, table.data)
-        async with transaction(self.engine) as session:
+        async with reading(self.engine) as session:
             rows = await session.execute(query.where(table.generation_id.in_(generation_ids)))
             return {row.generation_id: Packed(row.codec, row.data) for row in rows}
 
@@ -55,13 +55,13 @@ class AuditStore:
         table = ArchivedGeneration
         of_caller = (table.caller == caller) & table.erased_at_ms.is_(None)
         query = select(table.generation_id).where(of_caller).order_by(table.created_at_ms)
-        async with transaction(self.engine) as session:
+        async with reading(self.engine) as session:
             return list(await session.scalars(query.limit(limit)))
 
     async def n_links(self) -> int:
         """How many links were ever made."""
         query = select(ArchiveCursor.seq).where(ArchiveCursor.name == CHAIN)
-        async with transaction(self.engine) as session:
+        async with reading(self.engine) as session:
             return (await session.execute(query)).scalar_one()
 
     async def links_after(self, place: Place | None, limit: int) -> list[Link]:
@@ -98,7 +98,7 @@ class AuditStore:
         table = ArchivedGeneration
         is_meant = table.archived_at_ms.between(archived_ms[0], archived_ms[1] - 1)
         query = select(table.generation_id).where(table.generation_id > after, is_meant)
-        async with transaction(self.engine) as session:
+        async with reading(self.engine) as session:
             found = await session.scalars(query.order_by(table.generation_id).limit(limit))
             ids = list(found)
             linked = await _named(session, ids, GENERATION)
@@ -111,7 +111,7 @@ class AuditStore:
         sizes = select(events.generation_id, func.length(events.data)).where(
             events.generation_id.in_(ids)
         )
-        async with transaction(self.engine) as session:
+        async with reading(self.engine) as session:
             query = select(ArchivedGeneration).where(ArchivedGeneration.generation_id.in_(ids))
             rows = {row.generation_id: facts_of(row) for row in await session.scalars(query)}
             n_bytes = {row[0]: cast(int, row[1]) for row in await session.execute(sizes)}
@@ -132,7 +132,7 @@ class AuditStore:
         ]
 
     async def _links(self, query: Select[tuple[AuditLink]]) -> list[Link]:
-        async with transaction(self.engine) as session:
+        async with reading(self.engine) as session:
             return [link_of(row) for row in await session.scalars(query)]
 
 
