@@ -1,29 +1,14 @@
 """Arguments of `llamatape audit`."""
 
 import argparse
-import os
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, Protocol
 
 from services.cli import settings
-from services.cli.errors import UsageError
-from services.cli.flags import Values
-from services.cli.parse import defaults, parse_environment
+from services.cli.words import Commands, WordParser, add_command, add_json, values_of
 from services.streams.audit.filters import OUTCOMES
 from services.streams.audit.rendering import CLIENT, DIALECTS
 
 FILTERS = ("caller", "model", "outcome", "dialect", "id", "from", "to")
-
-
-class _Parsers(Protocol):
-    def add_parser(self, name: str, *, help: str) -> argparse.ArgumentParser: ...  # noqa: A002
-
-
-class _Parser(argparse.ArgumentParser):
-    """Complains in one line, as every other command does."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}")
 
 
 def parse(words: Sequence[str], environment: Mapping[str, str] | None = None) -> argparse.Namespace:
@@ -32,7 +17,7 @@ def parse(words: Sequence[str], environment: Mapping[str, str] | None = None) ->
     Raises UsageError; prints help and exits where that is asked for.
     """
     options = _parser().parse_args(words)
-    options.values = _values(options, os.environ if environment is None else environment)
+    options.values = values_of(options, environment)
     return options
 
 
@@ -42,24 +27,13 @@ def filters(options: argparse.Namespace) -> dict[str, str]:
     return {name: text for name, text in found.items() if text}
 
 
-def _values(options: argparse.Namespace, environment: Mapping[str, str]) -> Values:
-    given: Values = {
-        key: text
-        for key in ("data_dir", "database_url", "broker_url", "broker_token")
-        if (text := getattr(options, key, ""))
-    }
-    if given.get("data_dir") and "database_url" not in given:
-        given["database_url"] = ""
-    return defaults() | parse_environment(environment) | given
-
-
 def database_url(options: argparse.Namespace) -> str:
     """The database that is meant."""
     return settings.database_url(options.values)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="llamatape audit", description=__doc__, allow_abbrev=False)
+    parser = WordParser(prog="llamatape audit", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_list(commands)
     _add_show(commands)
@@ -68,17 +42,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_verify(commands)
     _add_erase(commands)
     return parser
-
-
-def _command(commands: _Parsers, name: str, what: str) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=what)
-    parser.add_argument("--data-dir", default="", metavar="DIR", help="of the server")
-    parser.add_argument("--database-url", default="", metavar="URL", help="where there is another")
-    return parser
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
@@ -92,23 +55,23 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     add("--to", dest="filter_to", default="", metavar="TIME", help="created before; all of a day")
 
 
-def _add_list(commands: _Parsers) -> None:
-    parser = _command(commands, "list", "archived generations, newest first")
+def _add_list(commands: Commands) -> None:
+    parser = add_command(commands, "list", "archived generations, newest first")
     _add_filters(parser)
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="0 for all")
     parser.add_argument("--after", default="", metavar="CURSOR", help="the next page")
-    _add_json(parser)
+    add_json(parser)
 
 
-def _add_show(commands: _Parsers) -> None:
-    parser = _command(commands, "show", "all facts of one")
+def _add_show(commands: Commands) -> None:
+    parser = add_command(commands, "show", "all facts of one")
     parser.add_argument("id", help="of a generation, or of an answer")
     parser.add_argument("--events", action="store_true", help="its log, one JSON object a line")
-    _add_json(parser)
+    add_json(parser)
 
 
-def _add_replay(commands: _Parsers) -> None:
-    parser = _command(commands, "replay", "type an answer out at its recorded pace")
+def _add_replay(commands: Commands) -> None:
+    parser = add_command(commands, "replay", "type an answer out at its recorded pace")
     parser.add_argument("id", help="of a generation, or of an answer")
     parser.add_argument("--speed", type=float, default=1.0, metavar="X", help="0 for at once")
     parser.add_argument("--choice", type=int, default=0, metavar="N", help="of several answers")
@@ -116,27 +79,27 @@ def _add_replay(commands: _Parsers) -> None:
     parser.add_argument("--as", dest="dialect", default="", choices=DIALECTS, help=what)
 
 
-def _add_export(commands: _Parsers) -> None:
-    parser = _command(commands, "export", "facts of many, into a file")
+def _add_export(commands: Commands) -> None:
+    parser = add_command(commands, "export", "facts of many, into a file")
     _add_filters(parser)
     parser.add_argument("--format", default="jsonl", choices=("jsonl", "parquet"))
     parser.add_argument("--output", "-o", default="-", metavar="FILE", help="- for the terminal")
     parser.add_argument("--events", action="store_true", help="logs, too (jsonl)")
 
 
-def _add_verify(commands: _Parsers) -> None:
-    parser = _command(commands, "verify", "compute digests and chain anew, name every break")
+def _add_verify(commands: Commands) -> None:
+    parser = add_command(commands, "verify", "compute digests and chain anew, name every break")
     parser.add_argument("--id", default="", help="one generation only")
     parser.add_argument("--from", dest="first_day", default="", metavar="DAY")
     parser.add_argument("--to", dest="last_day", default="", metavar="DAY")
     parser.add_argument(
         "--expect-head", default="", metavar="HEAD", help="a head that was printed earlier"
     )
-    _add_json(parser)
+    add_json(parser)
 
 
-def _add_erase(commands: _Parsers) -> None:
-    parser = _command(commands, "erase", "remove what was said; a tombstone stays")
+def _add_erase(commands: Commands) -> None:
+    parser = add_command(commands, "erase", "remove what was said; a tombstone stays")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--id", default="", help="of a generation, or of an answer")
     which.add_argument("--caller", default="", metavar="KEY_ID", help="all that it asked")

@@ -1,33 +1,18 @@
 """Arguments of `llamatape keys`. Pure, but for the help that it prints."""
 
 import argparse
-import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NoReturn, Protocol
 
 from schemas.keys import CONTENTS, SCOPES, USUAL_SCOPES, KeyLimits, KeyRecord
 from services.cli import settings
 from services.cli.errors import UsageError
-from services.cli.flags import Values
-from services.cli.parse import defaults, parse_environment
+from services.cli.words import Commands, WordParser, add_command, add_json, values_of
 
 UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 MAX_AGE_MS = 100 * 365 * UNIT_MS["d"]
 ABOUT = "API keys in the database. Once there is one, nobody may ask without a key."
-SHARED = ("data_dir", "database_url")
-
-
-class _Commands(Protocol):
-    def add_parser(self, name: str, *, help: str) -> argparse.ArgumentParser: ...  # noqa: A002
-
-
-class _Parser(argparse.ArgumentParser):
-    """Complains in one line, as every other command does."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}")
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -37,11 +22,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def database_url(options: argparse.Namespace, environment: Mapping[str, str] | None = None) -> str:
     """The database that is meant; one that is named wins over variables."""
-    given: Values = {name: text for name in SHARED if (text := getattr(options, name))}
-    if "data_dir" in given:
-        given.setdefault("database_url", "")
-    found = parse_environment(os.environ if environment is None else environment)
-    return settings.database_url(defaults() | found | given)
+    return settings.database_url(values_of(options, environment))
 
 
 def wanted(options: argparse.Namespace, now_ms: int) -> KeyRecord:
@@ -81,7 +62,7 @@ def expires_at_ms(text: str, now_ms: int) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="llamatape keys", description=ABOUT, allow_abbrev=False)
+    parser = WordParser(prog="llamatape keys", description=ABOUT, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_create(commands)
     _command(commands, "list", "all keys, revoked and expired ones too")
@@ -90,15 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: _Commands, name: str, what: str) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=what)
-    parser.add_argument("--data-dir", default="", metavar="DIR", help="of the server")
-    parser.add_argument("--database-url", default="", metavar="URL", help="where there is another")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+def _command(commands: Commands, name: str, what: str) -> argparse.ArgumentParser:
+    parser = add_command(commands, name, what)
+    add_json(parser)
     return parser
 
 
-def _add_create(commands: _Commands) -> None:
+def _add_create(commands: Commands) -> None:
     parser = _command(commands, "create", "make a key; it is shown once")
     add = parser.add_argument
     add("name", metavar="NAME", help="for people")
