@@ -121,7 +121,7 @@ class FakeKeys:
     async def create(self, key: str, value: bytes) -> int:
         return await self.update(key, value, 0)
 
-    async def update(self, key: str, value: bytes, revision: int) -> int:
+    async def update(self, key: str, value: bytes, revision: int, ttl_s: int | None = None) -> int:
         before, self.before_write = self.before_write, None
         if before is not None:
             before()
