@@ -14,7 +14,9 @@ from services.streams.audit.erasing import erase
 from services.streams.audit.filters import Cursor, PageQuery, parse_query
 from services.streams.audit.store import AuditStore
 from services.streams.audit.verifier import Extent
+from tests.golden.cases import CASES
 from tests.support import many_archived, tampering
+from tests.support.archive import Rig, write_case
 from tests.support.audit_api import audit_api
 from tests.support.tampering import TAMPERINGS, clear, fill, tamper, verify
 
@@ -65,6 +67,14 @@ async def test_erasure_keeps_the_chain(store: ArchiveStore) -> None:
     assert set(await audit.packed(ids)) == set(ids) - set(ids[3:6])
     assert await store.drop_days_before(tampering.DAYS[1], "2027-01-16") == tampering.PER_DAY
     assert (await verify(store.engine))[0] == []
+
+
+async def test_every_kind_of_log(bus: Bus, store: ArchiveStore) -> None:
+    ids = [await write_case(bus, case) for case in CASES.values()]
+    ids.append(await write_case(bus, CASES["simple.openai.chat"], caller="k\0", content="hashes"))
+    assert await Rig(bus, store).archive(*ids) == len(ids)
+    findings, verdict = await verify(store.engine)
+    assert (findings, verdict.n_links) == ([], len(ids))
 
 
 async def test_erasures_at_once(store: ArchiveStore, url: str) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
+from schemas.keys import KeyRecord
 from services.bus.connection import Bus
-from services.edge.key_ring import KeyRing
+from services.edge.key_ring import KeyRing, digest_of
 from services.streams.archive.store import ArchiveStore
 from tests.golden.cases import CASES
 from tests.support import events
@@ -53,6 +54,22 @@ async def test_only_an_admin_key_opens_it(
     assert (await client.request(method, path)).status_code == 401
     client.headers["X-Api-Key"] = ADMIN_KEY
     assert (await client.request(method, path)).status_code not in (401, 403)
+
+
+async def test_keys_of_the_database(bus: Bus, url: str, archive: ArchiveStore) -> None:
+    ring = KeyRing()
+    for name, scopes, revoked_at_ms in (
+        ("ops", ("admin",), 0),
+        ("app", ("generate", "read"), 0),
+        ("gone", ("admin",), 1),
+    ):
+        digest = digest_of(f"sk-{name}")
+        record = KeyRecord(id=name, digest=digest, scopes=scopes, revoked_at_ms=revoked_at_ms)
+        ring.learn(digest, record)
+    async with audit_api(bus, url, ring) as client:
+        for name, status in (("ops", 200), ("app", 403), ("gone", 401), ("unknown", 401)):
+            head = {"Authorization": f"Bearer sk-{name}"}
+            assert (await client.get(LIST, headers=head)).status_code == status, name
 
 
 async def test_without_keys_it_stays_closed(bus: Bus, url: str, archive: ArchiveStore) -> None:

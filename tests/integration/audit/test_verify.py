@@ -5,11 +5,14 @@ import datetime
 import pytest
 from sqlalchemy import text
 
+from services.bus.connection import Bus
 from services.database.engine import transaction
 from services.streams.archive.store import ArchiveStore
 from services.streams.audit.verification import Head
 from services.streams.audit.verifier import Extent
+from tests.golden.cases import CASES
 from tests.support import tampering
+from tests.support.archive import Rig, write_case
 from tests.support.tampering import DAYS, PER_DAY, TAMPERINGS, Tampering, tamper, verify
 
 N_ROWS = PER_DAY * len(DAYS)
@@ -28,6 +31,15 @@ async def test_nothing_is_wrong(archive: ArchiveStore, ids: list[str]) -> None:
     assert verdict.n_links == len(ids) == N_ROWS
     assert verdict.head is not None
     assert verdict.head[:2] == (DAYS[-1], PER_DAY - 1)
+
+
+@pytest.mark.parametrize("content", ["full", "hashes", "none"])
+async def test_every_kind_of_log(bus: Bus, archive: ArchiveStore, content: str) -> None:
+    """What the database gives back has the digest of what was put in."""
+    ids = [await write_case(bus, case, content=content) for case in CASES.values()]
+    assert await Rig(bus, archive).archive(*ids) == len(ids)
+    findings, verdict = await verify(archive.engine)
+    assert (findings, verdict.n_links) == ([], len(ids))
 
 
 async def test_an_empty_archive_is_intact(archive: ArchiveStore) -> None:
