@@ -83,7 +83,8 @@ class Batcher:
             parts = self._parts_beside(decoding, prefilling)
         else:
             parts = self._prefill_parts(prefilling, UNLIMITED)
-        return Batch(parts=tuple(parts)) if parts else None
+        # Only rows of slots that follow one another go through one graph.
+        return Batch(parts=tuple(sorted(parts, key=by_slot))) if parts else None
 
     def _prefilling(self) -> list[Slot]:
         """Slots with a chunk to decode, the one that waits longest first."""
@@ -185,6 +186,10 @@ class Batcher:
             slot.cached = list(leader.cached)
         n_done = leader.working().n_done
         return [Advance(slot=s.id, is_prompt=True, n_done=n_done, row=row) for s in followers]
+
+
+def by_slot(part: Part) -> int:
+    return part.slot
 
 
 def prompt_part(slot: Slot, n_rows: int) -> Part:

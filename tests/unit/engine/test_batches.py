@@ -50,7 +50,7 @@ def test_small_prompts_go_beside_decode_rows() -> None:
     seated(bench, a=10)
     bench.steps(1)
     seated(bench, b=62)
-    assert bench.steps(2) == [[(3, 1), (2, 62)], [(2, 1), (3, 1)]]
+    assert bench.steps(2) == [[(2, 62), (3, 1)], [(2, 1), (3, 1)]]
 
 
 def test_large_chunks_go_alone_and_alternate_with_decode_rows() -> None:
@@ -110,7 +110,7 @@ def test_short_prompts_run_up_no_debt_for_long_ones() -> None:
 @pytest.mark.parametrize(
     ("budget", "rows"),
     [
-        (20, [[(3, 1), (2, 20)], [(3, 1), (2, 20)]]),
+        (20, [[(2, 20), (3, 1)], [(2, 20), (3, 1)]]),
         (70, [[(2, 70)], [(3, 1)], [(2, 70)], [(3, 1)]]),
     ],
 )
@@ -144,11 +144,11 @@ def test_without_flash_attention_pieces_go_beside_and_follow_their_cost() -> Non
     bench.elapsed_us = 1000
     bench.steps(9)
     seated(bench, b=2000)
-    sizes = [parts[1][1] for parts in bench.steps(20)]
+    sizes = [parts[0][1] for parts in bench.steps(20)]
     assert sizes == sorted(sizes)
     assert (sizes[0], sizes[-1]) == (4, 62), "as many as fit beside the decode row"
     bench.elapsed_us = 2500
-    sizes = [parts[1][1] for parts in bench.steps(10)]
+    sizes = [parts[0][1] for parts in bench.steps(10)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 30
 
@@ -191,8 +191,18 @@ def test_a_small_chunk_that_does_not_fit_beside_decode_rows_goes_alone() -> None
 def test_several_prompts_share_a_batch_by_size() -> None:
     bench = Bench()
     seated(bench, small=40, large=100, larger=120, smaller=20)
-    rows = [[(3, 40), (0, 20)], [(2, 100), (1, 120)], [(0, 1), (1, 1), (2, 1), (3, 1)]]
+    rows = [[(0, 20), (3, 40)], [(1, 120), (2, 100)], [(0, 1), (1, 1), (2, 1), (3, 1)]]
     assert bench.steps(3) == rows
+
+
+def test_parts_stand_in_the_order_of_their_slots() -> None:
+    bench = Bench()
+    slots = seated(bench, a=12, b=12, c=12, d=12)
+    assert list(slots.values()) != sorted(slots.values())
+    (batch,) = bench.steps(1)
+    assert batch == [(0, 12), (1, 12), (2, 12), (3, 12)], (
+        "or else each goes through a graph of its own"
+    )
 
 
 def test_a_long_prompt_does_not_starve_a_later_one() -> None:

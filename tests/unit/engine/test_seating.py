@@ -141,7 +141,7 @@ def test_choices_of_one_prompt_follow_a_leader() -> None:
     seats = bench.seat()["g"]
     assert [seat.slot for seat in seats] == [3, 0, 2]
     assert seats[1].chunks == seats[0].chunks == (30,)
-    assert bench.steps(1) == [[(3, 30), (2, 20)]]
+    assert bench.steps(1) == [[(2, 20), (3, 30)]]
     assert ("copy", 3, 0) in bench.memory.calls
     assert bench.steps(1) == [[(0, 1), (2, 1), (3, 1)]], "all three generate"
     bench.scheduler.cancel("g")
