@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 Receive = Callable[[bytes, bytes, bytes], None]
 """Takes subject, header block (empty for none) and data of one message. Must not block."""
 
+TakeQuestion = Callable[[bytes, bytes], None]
+"""Takes the subject that awaits a reply, and the data of one message. Must not block."""
+
 _CRLF = b"\r\n"
 _MESSAGE_STARTS = (b"MSG ", b"HMSG ")
 
@@ -30,6 +33,7 @@ class LeanClient(Client):
     def __init__(self) -> None:
         super().__init__()
         self.direct: dict[int, Receive] = {}
+        self.questions: dict[int, TakeQuestion] = {}
         self._ps: Parser = LeanParser(self)
 
     async def subscribe_direct(self, subject: str, receive: Receive) -> Subscription:
@@ -45,6 +49,18 @@ class LeanClient(Client):
             self.direct.pop(sid, None)
             raise
 
+    async def subscribe_questions(
+        self, subject: str, queue: str, take: TakeQuestion
+    ) -> Subscription:
+        """The same for messages that somebody wants a reply to. queue: see nats-py's `subscribe`."""
+        sid = self._sid + 1
+        self.questions[sid] = take
+        try:
+            return await self.subscribe(subject, queue)
+        except BaseException:
+            self.questions.pop(sid, None)
+            raise
+
     async def flush(self, timeout: int = 10) -> None:
         """Return when the broker has taken all that was sent before; raises what nats-py's does.
 
@@ -57,13 +73,14 @@ class LeanClient(Client):
     def send(self, subject: str, reply: str, headers: str, data: bytes) -> bool:
         """Queue one message for the next write; False (and nothing done) where `publish` must decide.
 
-        headers: `Name: value` lines, each with its end.
+        reply: where an answer is awaited, if any. headers: `Name: value` lines, each with its end.
         """
         if not self.is_connected or self._flush_queue is None or len(data) > self._max_payload:
             return False
         head = f"NATS/1.0\r\n{headers}\r\n".encode()
         n_head, n_all = len(head), len(head) + len(data)
-        line = f"HPUB {subject} {reply} {n_head} {n_all}\r\n".encode()
+        target = f"{subject} {reply}" if reply else subject
+        line = f"HPUB {target} {n_head} {n_all}\r\n".encode()
         command = b"%b%b%b\r\n" % (line, head, data)
         if self._pending_data_size + len(command) > self._max_pending_size:
             return False
@@ -77,6 +94,7 @@ class LeanClient(Client):
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         self.direct.pop(sid, None)
+        self.questions.pop(sid, None)
         super()._remove_sub(sid, max_msgs)
 
 
@@ -128,12 +146,14 @@ class LeanParser(Parser):
         if len(data) < stop + 2:
             self._n_wanted = stop + 2 - at
             return -1
-        receive = self._client.direct.get(sid)
-        if receive is not None:
+        reply = words[3] if len(words) > (5 if has_headers else 4) else b""
+        if (receive := self._client.direct.get(sid)) is not None:
             self._count(stop - begin)
             _call(receive, words[1], data[begin:body], data[body:stop])
+        elif (take := self._client.questions.get(sid)) is not None:
+            self._count(stop - begin)
+            _call(take, reply, data[body:stop])
         else:
-            reply = words[3] if len(words) > (5 if has_headers else 4) else b""
             await self._client._process_msg(  # pyright: ignore[reportPrivateUsage]
                 sid, words[1], reply, data[body:stop], data[begin:body]
             )
@@ -145,9 +165,9 @@ class LeanParser(Parser):
         stats["in_bytes"] += n_bytes
 
 
-def _call(receive: Receive, subject: bytes, headers: bytes, data: bytes) -> None:
+def _call(take: Callable[..., None], *args: bytes) -> None:
     # An exception that leaves the read loop ends it for good.
     try:
-        receive(subject, headers, data)
+        take(*args)
     except Exception:
-        log.exception("action=message_failed subject=%s", subject.decode("utf-8", "replace"))
+        log.exception("action=message_failed subject=%s", args[0].decode("utf-8", "replace"))

@@ -5,15 +5,19 @@ caller keeps one append in flight per generation; appends of different generatio
 """
 
 import asyncio
+import base64
 import time
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
+
+import nats.errors
+import orjson
 
 from schemas import subjects
 from schemas.events import Event, Requested, Terminal, decode_entry, encode_entry
 from schemas.generation import Generation, apply_entry
 from services.bus.ack_pipe import AckPipe, PublishRefused
-from services.bus.connection import Bus
+from services.bus.connection import API_TIMEOUT_S, Bus
 from services.bus.direct_get import DirectReader, Shrunk
 from services.bus.ended import hint
 from services.bus.errors import (
@@ -24,9 +28,11 @@ from services.bus.errors import (
     MessageTooLarge,
     StoreFull,
 )
+from services.bus.requests import Requests
 
 WRONG_LAST_SEQUENCE = (10071, 10164)
 STORE_FULL = (10077, 10023)
+NOT_FOUND = 404
 RETRY_WAIT_S = 0.2
 STALE_REPLICA_WAIT_S = 0.05
 OUTAGE_PATIENCE_S = 30.0
@@ -201,6 +207,14 @@ async def count_entries(bus: Bus, generation_id: str) -> int:
 
 
 async def _get_last(bus: Bus, generation_id: str) -> tuple[int, bytes] | None:
-    subject = subjects.generation(generation_id)
-    message = await bus.last_message(subjects.GENERATIONS_STREAM, subject)
-    return None if message is None else (message.seq or 0, message.data or b"")
+    query = orjson.dumps({"last_by_subj": subjects.generation(generation_id)})
+    path = f"$JS.API.STREAM.MSG.GET.{subjects.GENERATIONS_STREAM}"
+    try:
+        reply = orjson.loads(await bus.part(Requests).ask(path, query, API_TIMEOUT_S))
+    except (TimeoutError, nats.errors.NoRespondersError) as error:
+        raise BusUnavailable(f"cannot read the end of {generation_id}: {error!r}") from error
+    if (error := reply.get("error")) is None:
+        return reply["message"]["seq"], base64.b64decode(reply["message"].get("data", ""))
+    if error.get("code") == NOT_FOUND:
+        return None
+    raise BusUnavailable(f"cannot read the end of {generation_id}: {error}")

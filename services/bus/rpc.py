@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 import nats.errors
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from schemas import codec
@@ -14,7 +13,8 @@ from schemas.errors import SERVER, Problem, RequestError, SchemaError
 from schemas.rpc import Refusal
 from schemas.struct import Message
 from services.bus.connection import Bus
-from services.bus.errors import BusUnavailable, MessageTooLarge, NoResponder, RpcTimeout
+from services.bus.errors import MessageTooLarge, NoResponder, RpcTimeout
+from services.bus.requests import Requests
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +33,12 @@ async def ask(
     if len(data) > bus.max_message_bytes:
         raise MessageTooLarge(f"a question of {len(data)} bytes")
     try:
-        reply = await bus.nc.request(subject, data, timeout=timeout_s)
+        reply = await bus.part(Requests).ask(subject, data, timeout_s, is_patient=True)
     except nats.errors.NoRespondersError as error:
         raise NoResponder(f"nobody serves {subject}") from error
-    except (TimeoutError, nats.errors.TimeoutError) as error:
+    except TimeoutError as error:
         raise RpcTimeout(f"no answer on {subject} within {timeout_s:g} s") from error
-    except (nats.errors.Error, OSError) as error:
-        raise BusUnavailable(f"cannot ask on {subject}: {error!r}") from error
-    found = codec.decode(reply.data, cast("type[A | Refusal]", Refusal | answer))
+    found = codec.decode(reply, cast("type[A | Refusal]", Refusal | answer))
     if isinstance(found, Refusal):
         raise RequestError(found.problem)
     return found
@@ -60,20 +58,20 @@ async def serve(
     """
     running: set[asyncio.Task[None]] = set()
 
-    async def answer(message: Msg) -> None:
-        reply = codec.encode(await _answer(message.data, questions, handler))
+    async def answer(inbox: str, question: bytes) -> None:
+        reply = codec.encode(await _answer(question, questions, handler))
         try:
-            await message.respond(reply)
+            if not bus.nc.send(inbox, "", "", reply):
+                await bus.nc.publish(inbox, reply)
         except (nats.errors.Error, OSError) as error:
             log.warning("action=rpc_reply_lost subject=%s error=%r", subject, error)
 
-    async def on_message(message: Msg) -> None:
-        # Callbacks of one subscription run one at a time; a slow answer must not hold up the next.
-        task = asyncio.create_task(answer(message))
+    def on_question(inbox: bytes, question: bytes) -> None:
+        task = asyncio.create_task(answer(inbox.decode(), question))
         running.add(task)
         task.add_done_callback(running.discard)
 
-    return await bus.nc.subscribe(subject, queue=queue, cb=on_message)
+    return await bus.nc.subscribe_questions(subject, queue, on_question)
 
 
 async def _answer(

@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
+from schemas.events import Claimed
 from tests.support.drill import Drill, begun, drill
 from tests.support.fleet import TINY, Fleet
 from tests.support.gateway import frames_of
 from tests.support.nats_nodes import nats_nodes
 from tests.support.readers import Answer
 
+MAX_TRIES = 5
+"""A hundred tokens of the tiny model take less than 0.1 s, and this process may be held up for that long."""
 PROMPT = "Once upon a time there was"
 SAMPLED = {"temperature": 0.9, "seed": 11, "n_predict": 150, "ignore_eos": True}
 SCHEMA = {"type": "array", "items": {"type": "string", "minLength": 30}, "minItems": 8}
@@ -62,15 +65,24 @@ async def alone(fleet: Fleet) -> AsyncIterator[Drill]:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_killed_decoder(alone: Drill, kind: str) -> None:
     body = {"prompt": PROMPT} | SAMPLED | KINDS[kind]
-    calm = await answered(alone, body)
-    a_reader = alone.reader()
-    asking = alone.ask(a_reader, **body)
-    await begun(a_reader, len(calm.body) // 4)
-    os.kill(alone.fleet["e0"].session.one("decoder"), signal.SIGKILL)
-    answer = await asking
+    for _ in range(MAX_TRIES):
+        calm = await answered(alone, body)
+        answer = await killed(alone, body, len(calm.body) // 4)
+        if sum(isinstance(event, Claimed) for event in await alone.events(answer)) > 1:
+            break
     await alone.check(answer, n_attempts=2)
     assert said(answer) == said(calm)
     await alone.no_slot_is_busy()
+
+
+async def killed(alone: Drill, body: dict[str, Any], n_bytes: int) -> Answer:
+    """An answer whose decoder is killed when so much of it has come, unless it was faster than that."""
+    a_reader = alone.reader()
+    decoder = alone.fleet["e0"].session.one("decoder")
+    asking = alone.ask(a_reader, **body)
+    await begun(a_reader, n_bytes)
+    os.kill(decoder, signal.SIGKILL)
+    return await asking
 
 
 async def answered(alone: Drill, body: dict[str, Any]) -> Answer:

@@ -179,14 +179,16 @@ async def begun(a_reader: Reader, n_bytes: int = 2000) -> None:
     async def has_come() -> bool:
         return len(a_reader.answer.body) >= n_bytes
 
-    await until_true(has_come, 20)
+    await until_true(has_come, 20, poll_s=0.001)
 
 
-async def until_true(is_true: Callable[[], Awaitable[bool]], timeout_s: float) -> None:
+async def until_true(
+    is_true: Callable[[], Awaitable[bool]], timeout_s: float, poll_s: float = POLL_S
+) -> None:
     """Look again and again: other processes tell nobody."""
     async with asyncio.timeout(timeout_s):
         while not await is_true():  # noqa: ASYNC110
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(poll_s)
 
 
 def check_log(events: list[Event], n_attempts: int | None = None) -> None:
