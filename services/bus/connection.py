@@ -73,7 +73,8 @@ class Bus:
             return
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self.nc.flush(), 1.0)
-        with contextlib.suppress(OSError, nats.errors.Error):  # the broker may be gone
+        # The broker may be gone; over a connection that has just broken uvloop raises RuntimeError.
+        with contextlib.suppress(OSError, nats.errors.Error, RuntimeError):
             await self.nc.close()
 
     async def flush(self) -> None:

@@ -5,11 +5,13 @@ import logging
 from collections.abc import AsyncIterator
 
 import pytest
+import uvloop
 from nats.aio.client import Client
 from nats.errors import ProtocolError
 
 from services.bus import header
-from services.bus.connection import Bus
+from services.bus.config import BusSettings
+from services.bus.connection import Bus, connect
 from services.bus.lean_client import LeanClient, LeanParser
 from services.cli.broker import start_broker
 
@@ -209,3 +211,21 @@ async def test_after_a_flush_a_new_subscription_hears_everything(plain: Client, 
         await bus.flush()
         await plain.publish(f"h{number}", b"data")
         assert (await subscription.next_msg(5)).data == b"data"
+
+
+def test_a_connection_that_has_just_broken_is_closed_without_a_word(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    broker = start_broker(tmp_path_factory.mktemp("broker"))
+
+    async def close_broken() -> None:
+        bus = await connect(BusSettings(url=broker.url, token=broker.token), name="test")
+        bus.nc._transport._io_writer.transport.abort()
+        bus.nc._pending, bus.nc._pending_data_size = [b"PING\r\n"], 6
+        await bus.close()
+        assert bus.nc.is_closed
+
+    try:
+        uvloop.run(close_broken())
+    finally:
+        broker.stop()
