@@ -81,11 +81,14 @@ class Drill:
         answers: list[httpx.Response] = []
 
         async def is_answered() -> bool:
-            """A broker that has just come back, or elects a leader, makes it a 503."""
-            answers.append(await self.http.post(self.url("g0", "/completion"), json=body))
-            return answers[-1].status_code != 503
+            """A broker that has just come back, or elects a leader, makes it a 503; one that was cut off
+            answers nothing until the gateway notices."""
+            with suppress(httpx.TransportError):
+                answers.append(await self.http.post(self.url("g0", "/completion"), json=body))
+                return answers[-1].status_code != 503
+            return False
 
-        await until_true(is_answered, 45)
+        await until_true(is_answered, 90)
         assert answers[-1].status_code == 200, answers[-1].text
         return answers[-1].json()["content"]
 
