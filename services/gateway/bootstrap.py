@@ -77,20 +77,17 @@ def create_app(
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     engines = Engines(bus, settings.model_key, settings.prepare_timeout_s)
     ender = LogEnder(bus, writer, settings.model_key)
-    opener = Opener(bus=bus, writer=writer, hub=hub, conversations=conversations, ender=ender)
     admission = Admission(
         bus=bus,
         hub=hub,
         engines=engines,
         model=model,
         conversations=conversations,
-        opener=opener,
+        opener=Opener(bus=bus, writer=writer, hub=hub, conversations=conversations, ender=ender),
         idempotency=_idempotency(bus, hub, conversations, settings),
         backlog=backlog,
         loads=loads,
-        limiter=Limiter(
-            Bucket(bus, subjects.LIMITS_BUCKET), hub, _names(settings), engines.require_connection
-        ),
+        limiter=_limiter(bus, hub, engines, settings),
         settings=settings,
     )
     answers, counter = Answers(ender), TokenCounter(engines)
@@ -133,6 +130,11 @@ def _idempotency(
     bucket = Bucket(bus, subjects.IDEMPOTENCY_BUCKET)
     forgotten = Forgotten(conversations.keys)
     return IdempotencyKeys(bucket, hub.logs, forgotten, settings.idempotency_window_s)
+
+
+def _limiter(bus: Bus, hub: Hub, engines: Engines, settings: GatewaySettings) -> Limiter:
+    bucket = Bucket(bus, subjects.LIMITS_BUCKET)
+    return Limiter(bucket, hub, _names(settings), engines.require_connection)
 
 
 def _names(settings: GatewaySettings) -> tuple[str, ...]:
