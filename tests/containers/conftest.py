@@ -1,16 +1,22 @@
 """What tests in containers need: a Docker daemon, and our images."""
 
+import asyncio
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
+from testcontainers.community.postgres import PostgresContainer
 
 from services.bus.connection import connect
+from services.database import migrate as migrations
+from services.database.opening import migrate
+from services.streams.archive.store import ArchiveStore, open_archive
 from tests.support.containers import ContainerFleet, build_images
 from tests.support.drill import Drill
 
+READY_S = 60
 FOLDER = Path(__file__).parent
 SETUP_S = 600
 """The first test of all waits until the images are built, on a busy machine for minutes."""
@@ -50,3 +56,20 @@ async def drill(fleet: ContainerFleet) -> AsyncIterator[Drill]:
     async with httpx.AsyncClient(timeout=30, limits=limits) as http:
         yield Drill(fleet, bus, http)  # type: ignore[arg-type]
     await bus.close()
+
+
+@pytest.fixture
+async def url(postgres: PostgresContainer) -> str:
+    """An empty database of today's schema."""
+    found = postgres.get_connection_url()
+    await migrate(found, READY_S)
+    await asyncio.to_thread(migrations.downgrade, found, "0002")
+    await migrate(found, READY_S)
+    return found
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[ArchiveStore]:
+    opened = await open_archive(url)
+    yield opened
+    await opened.close()

@@ -1,7 +1,7 @@
 """The archive on a real PostgreSQL: several archivers, a database that is killed, the whole way back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 from testcontainers.community.postgres import PostgresContainer
@@ -10,8 +10,6 @@ from schemas import subjects
 from schemas.rpc import ArchiveQuestion
 from services.bus.connection import Bus
 from services.bus.rpc import serve
-from services.database import migrate as migrations
-from services.database.opening import migrate
 from services.streams.archive.serving import ArchiveDesk
 from services.streams.archive.store import ArchiveStore, open_archive
 from services.streams.archive.tables import ArchivedGeneration
@@ -30,23 +28,6 @@ def postgres(docker: None) -> Iterator[PostgresContainer]:
     made = PostgresContainer("postgres:15", driver="asyncpg")
     with made.with_bind_ports(5432, free_ports(1)[0]) as running:
         yield running
-
-
-@pytest.fixture
-async def url(postgres: PostgresContainer) -> str:
-    """An empty database of today's schema."""
-    found = postgres.get_connection_url()
-    await migrate(found, READY_S)
-    await asyncio.to_thread(migrations.downgrade, found, "0002")
-    await migrate(found, READY_S)
-    return found
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[ArchiveStore]:
-    opened = await open_archive(url)
-    yield opened
-    await opened.close()
 
 
 async def test_every_kind_of_log_there_and_back(bus: Bus, store: ArchiveStore) -> None:

@@ -1,14 +1,12 @@
 """The audit on a real PostgreSQL: what was falsified is found, erasure, pages, ten thousand rows."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 from testcontainers.community.postgres import PostgresContainer
 
 from services.bus.connection import Bus
-from services.database import migrate as migrations
-from services.database.opening import migrate
 from services.streams.archive.store import ArchiveStore, open_archive
 from services.streams.audit.erasing import erase
 from services.streams.audit.filters import Cursor, PageQuery, parse_query
@@ -27,23 +25,6 @@ READY_S = 60
 def postgres(docker: None) -> Iterator[PostgresContainer]:
     with PostgresContainer("postgres:15", driver="asyncpg") as running:
         yield running
-
-
-@pytest.fixture
-async def url(postgres: PostgresContainer) -> str:
-    """An empty database of today's schema."""
-    found = postgres.get_connection_url()
-    await migrate(found, READY_S)
-    await asyncio.to_thread(migrations.downgrade, found, "0002")
-    await migrate(found, READY_S)
-    return found
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[ArchiveStore]:
-    opened = await open_archive(url)
-    yield opened
-    await opened.close()
 
 
 async def test_whatever_was_falsified_is_found(store: ArchiveStore) -> None:
