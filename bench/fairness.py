@@ -86,7 +86,8 @@ async def _asked(url: str, number: int) -> float | None:
     """How long the first token took; None where the answer is longer away than the bench lasts."""
     sent_at = time.perf_counter()
     try:
-        return await asyncio.wait_for(_ask(url, "rare", number), MAX_WAIT_S)
+        async with asyncio.timeout(MAX_WAIT_S):
+            return await _ask(url, "rare", number)
     except TimeoutError:
         return None
     finally:

@@ -2,18 +2,14 @@
 
 import asyncio
 import contextlib
-import json
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import nats
 import nats.errors
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.js.api import RawStreamMsg
 from nats.js.client import JetStreamContext
-from nats.js.errors import NotFoundError
 
 from services.bus.config import BusSettings
 from services.bus.counters import Counters
@@ -72,7 +68,8 @@ class Bus:
         if self.nc.is_closed:
             return
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(self.nc.flush(), 1.0)
+            async with asyncio.timeout(1.0):
+                await self.nc.flush()
         # The broker may be gone; over a connection that has just broken uvloop raises RuntimeError.
         with contextlib.suppress(OSError, nats.errors.Error, RuntimeError):
             await self.nc.close()
@@ -83,50 +80,6 @@ class Bus:
             await self.nc.flush(timeout=int(API_TIMEOUT_S))
         except (nats.errors.Error, OSError) as error:
             raise BusUnavailable(f"the broker does not answer: {error}") from error
-
-    async def request(self, subject: str, data: bytes, timeout_s: float = API_TIMEOUT_S) -> Msg:
-        """One request, one reply. Raises BusUnavailable when there is none."""
-        try:
-            return await self._unless_broken(self.nc.request(subject, data, timeout=timeout_s))
-        except (nats.errors.Error, OSError, TimeoutError) as error:
-            raise BusUnavailable(f"no reply on {subject}: {error!r}") from error
-
-    async def last_message(self, stream: str, subject: str) -> RawStreamMsg | None:
-        """The last message of a subject, from the stream's leader. Raises BusUnavailable."""
-        try:
-            return await self._unless_broken(self.js.get_last_msg(stream, subject))
-        except NotFoundError:
-            return None
-        except Exception as error:  # nats-py raises several unrelated classes here
-            raise BusUnavailable(f"cannot read {subject}: {error!r}") from error
-
-    async def _unless_broken(self, asking: Coroutine[Any, Any, T]) -> T:
-        """What `asking` gives. The answer to what was asked over a connection that broke never comes,
-        and nats-py would wait for it: raises BusUnavailable then."""
-        task = asyncio.create_task(asking)
-        is_broken = False
-
-        def give_up() -> None:
-            nonlocal is_broken
-            is_broken = True
-            task.cancel()
-
-        forget = self.on_disconnect(give_up)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if is_broken:
-                raise BusUnavailable("the connection to the broker broke") from None
-            raise
-        finally:
-            task.cancel()
-            forget()
-
-    async def api(self, verb: str, body: dict[str, object] | None = None) -> dict[str, Any]:
-        """A JetStream API call, e.g. `STREAM.INFO.X`; the reply may hold `error`. Raises BusUnavailable."""
-        data = b"" if body is None else json.dumps(body).encode()
-        reply = await self.request(f"$JS.API.{verb}", data)
-        return cast("dict[str, Any]", json.loads(reply.data))
 
     async def _open(self, name: str) -> None:
         settings = self.settings
@@ -162,7 +115,8 @@ async def connect(settings: BusSettings, *, name: str, timeout_s: float = 10.0) 
     """Connect to the broker, retrying until `timeout_s` is over. Raises BusUnavailable."""
     bus = Bus(settings)
     try:
-        await asyncio.wait_for(bus._open(name), timeout_s)  # pyright: ignore[reportPrivateUsage]
+        async with asyncio.timeout(timeout_s):
+            await bus._open(name)  # pyright: ignore[reportPrivateUsage]
     except (nats.errors.Error, OSError, TimeoutError) as error:
         await bus.nc.close()
         raise BusUnavailable(f"cannot reach the broker at {settings.url}: {error!r}") from error

@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 import nats.errors
 from nats.aio.msg import Msg
-from nats.js import api
+from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.client import JetStreamContext
 from nats.js.errors import Error as JetStreamError
 
 from schemas import subjects
+from services.bus.cancellable import cancellable
 from services.bus.connection import Bus, unsubscribe
 from services.bus.errors import BusUnavailable
+from services.bus.jetstream import api
 
 ACK_WAIT_S = 60.0
 """How long one archiver may take for what it fetched, before another one gets it."""
@@ -60,7 +62,8 @@ class HintQueue:
         try:
             if self._pull is None:
                 self._pull = await self._bind()
-            return [Hint(message) for message in await self._pull.fetch(n, timeout=wait_s)]
+            fetching = self._pull.fetch(n, timeout=wait_s)
+            return [Hint(message) for message in await cancellable(fetching)]
         except TimeoutError:
             return []
         except (nats.errors.Error, JetStreamError, OSError, BusUnavailable):
@@ -74,10 +77,10 @@ class HintQueue:
 
     async def _bind(self) -> JetStreamContext.PullSubscription:
         name = subjects.ARCHIVERS_DURABLE
-        config = api.ConsumerConfig(
+        config = ConsumerConfig(
             name=name,
             durable_name=name,
-            ack_policy=api.AckPolicy.EXPLICIT,
+            ack_policy=AckPolicy.EXPLICIT,
             ack_wait=ACK_WAIT_S,
             max_ack_pending=MAX_ACK_PENDING,
             max_deliver=-1,
@@ -97,7 +100,7 @@ async def has_archivers(bus: Bus) -> bool:
     """Whether this platform has an archive: some archiver has asked for hints once. Raises
     BusUnavailable."""
     path = f"CONSUMER.INFO.{subjects.ENDED_STREAM}.{subjects.ARCHIVERS_DURABLE}"
-    error = (await bus.api(path)).get("error")
+    error = (await api(bus, path)).get("error")
     if error and error.get("err_code") not in NOT_THERE:
         raise BusUnavailable(f"cannot look at the archivers: {error}")
     return not error
@@ -107,7 +110,7 @@ async def backlog(bus: Bus, now: datetime) -> Backlog | None:
     """None where there is no archive, so that hints wait for nobody. Raises BusUnavailable."""
     if not await has_archivers(bus):
         return None
-    state = (await bus.api(f"STREAM.INFO.{subjects.ENDED_STREAM}")).get("state")
+    state = (await api(bus, f"STREAM.INFO.{subjects.ENDED_STREAM}")).get("state")
     if state is None:
         raise BusUnavailable("cannot look at the hints")
     oldest = datetime.fromisoformat(state["first_ts"][:19] + "+00:00")

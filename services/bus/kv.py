@@ -17,6 +17,7 @@ from services.bus.ack_pipe import AckPipe, PublishRefused
 from services.bus.connection import Bus, unsubscribe
 from services.bus.direct_get import DirectReader
 from services.bus.errors import BusUnavailable, KeyConflict
+from services.bus.jetstream import api, last_message
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +42,10 @@ class Bucket:
 
     async def get(self, key: str) -> Versioned | None:
         """Value and revision from the leader; None if absent or deleted. Raises BusUnavailable."""
-        message = await self._bus.last_message(self._stream, self._prefix + key)
+        message = await last_message(self._bus, self._stream, self._prefix + key)
         if message is None or _is_tombstone(message.headers):
             return None
-        return Versioned(message.data or b"", message.seq or 0)
+        return Versioned(message.data, message.seq)
 
     async def create(self, key: str, value: bytes) -> int:
         """Store a key that does not exist; its revision. Raises KeyConflict, BusUnavailable."""
@@ -61,7 +62,7 @@ class Bucket:
 
     async def delete(self, key: str) -> None:
         """Remove the key and its history, tombstone included. Idempotent. Raises BusUnavailable."""
-        await self._bus.api(f"STREAM.PURGE.{self._stream}", {"filter": self._prefix + key})
+        await api(self._bus, f"STREAM.PURGE.{self._stream}", {"filter": self._prefix + key})
 
     async def keys(self, pattern: str = ">") -> list[str]:
         """Living keys that match a subject pattern, sorted. Raises BusUnavailable."""
@@ -74,7 +75,7 @@ class Bucket:
         for message in await reader.read(self._stream, self._prefix + pattern):
             subject = header.field(message.headers, "Nats-Subject") or b""
             key = subject.decode()[len(self._prefix) :]
-            if any(header.field(message.headers, name) for name in TOMBSTONE_HEADERS):
+            if _is_tombstone(message.headers):
                 found.pop(key, None)
             else:
                 found[key] = message.data
@@ -140,7 +141,8 @@ class Watch:
     async def _on_message(self, message: Msg) -> None:
         self._n_changes += 1
         key = message.subject[len(self._prefix) :]
-        self._learn(key, None if _is_tombstone(message.headers) else message.data)
+        is_gone = any(name in (message.headers or {}) for name in TOMBSTONE_HEADERS)
+        self._learn(key, None if is_gone else message.data)
 
     async def _keep_reconciling(self) -> None:
         while True:
@@ -175,5 +177,5 @@ def _ttl(ttl_s: int | None) -> dict[str, str]:
     return {} if ttl_s is None else {"Nats-TTL": f"{ttl_s}s"}
 
 
-def _is_tombstone(headers: dict[str, str] | None) -> bool:
-    return headers is not None and any(name in headers for name in TOMBSTONE_HEADERS)
+def _is_tombstone(headers: bytes) -> bool:
+    return any(header.field(headers, name) for name in TOMBSTONE_HEADERS)

@@ -9,11 +9,15 @@ there and used here is pinned by tests/contract/test_lean_client.py.
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
+
+from services.bus.cancellable import cancellable
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +72,11 @@ class LeanClient(Client):
         not be there yet when the answer comes.
         """
         await self._flush_pending(force_flush=True)
-        await super().flush(timeout)
+        await cancellable(super().flush(timeout))
+
+    async def request(self, *args: Any, **kwargs: Any) -> Msg:
+        """nats-py's, which JetStream's management is built on; may be cancelled at any moment."""
+        return await cancellable(super().request(*args, **kwargs))
 
     def send(self, subject: str, reply: str, headers: str, data: bytes) -> bool:
         """Queue one message for the next write; False (and nothing done) where `publish` must decide.

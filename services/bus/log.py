@@ -5,19 +5,15 @@ caller keeps one append in flight per generation; appends of different generatio
 """
 
 import asyncio
-import base64
 import time
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
-
-import nats.errors
-import orjson
 
 from schemas import subjects
 from schemas.events import Event, Requested, Terminal, decode_entry, encode_entry
 from schemas.generation import Generation, apply_entry
 from services.bus.ack_pipe import AckPipe, PublishRefused
-from services.bus.connection import API_TIMEOUT_S, Bus
+from services.bus.connection import Bus
 from services.bus.direct_get import DirectReader, Shrunk
 from services.bus.ended import hint
 from services.bus.errors import (
@@ -28,11 +24,10 @@ from services.bus.errors import (
     MessageTooLarge,
     StoreFull,
 )
-from services.bus.requests import Requests
+from services.bus.jetstream import api, last_message
 
 WRONG_LAST_SEQUENCE = (10071, 10164)
 STORE_FULL = (10077, 10023)
-NOT_FOUND = 404
 RETRY_WAIT_S = 0.2
 STALE_REPLICA_WAIT_S = 0.05
 OUTAGE_PATIENCE_S = 30.0
@@ -158,11 +153,8 @@ async def read_pieces(
 
 async def last_entry(bus: Bus, generation_id: str) -> Entry | None:
     """The last entry, from the leader; None for an empty log. Raises BusUnavailable."""
-    found = await _get_last(bus, generation_id)
-    if found is None:
-        return None
-    seq, data = found
-    return Entry(seq, -1, decode_entry(data), data)
+    found = await last_message(bus, subjects.GENERATIONS_STREAM, subjects.generation(generation_id))
+    return None if found is None else Entry(found.seq, -1, decode_entry(found.data), found.data)
 
 
 async def read_generation(bus: Bus, generation_id: str) -> Generation:
@@ -200,21 +192,7 @@ async def count_entries(bus: Bus, generation_id: str) -> int:
     """How many entries the leader holds. Raises BusUnavailable."""
     subject = subjects.generation(generation_id)
     path = f"STREAM.INFO.{subjects.GENERATIONS_STREAM}"
-    info = await bus.api(path, {"subjects_filter": subject})
+    info = await api(bus, path, {"subjects_filter": subject})
     if "state" not in info:
         raise BusUnavailable(f"cannot count the entries of {generation_id}: {info.get('error')}")
     return int((info["state"].get("subjects") or {}).get(subject, 0))
-
-
-async def _get_last(bus: Bus, generation_id: str) -> tuple[int, bytes] | None:
-    query = orjson.dumps({"last_by_subj": subjects.generation(generation_id)})
-    path = f"$JS.API.STREAM.MSG.GET.{subjects.GENERATIONS_STREAM}"
-    try:
-        reply = orjson.loads(await bus.part(Requests).ask(path, query, API_TIMEOUT_S))
-    except (TimeoutError, nats.errors.NoRespondersError) as error:
-        raise BusUnavailable(f"cannot read the end of {generation_id}: {error!r}") from error
-    if (error := reply.get("error")) is None:
-        return reply["message"]["seq"], base64.b64decode(reply["message"].get("data", ""))
-    if error.get("code") == NOT_FOUND:
-        return None
-    raise BusUnavailable(f"cannot read the end of {generation_id}: {error}")

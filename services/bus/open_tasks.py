@@ -8,6 +8,7 @@ from schemas.tasks import Task
 from services.bus import header
 from services.bus.connection import Bus
 from services.bus.direct_get import DirectReader
+from services.bus.jetstream import api
 
 
 class OpenTask(NamedTuple):
@@ -36,4 +37,4 @@ async def open_tasks(bus: Bus) -> list[OpenTask]:
 
 async def remove_task(bus: Bus, seq: int) -> None:
     """Take a task off the queue, whoever holds it. Idempotent. Raises BusUnavailable."""
-    await bus.api(f"STREAM.MSG.DELETE.{subjects.TASKS_STREAM}", {"seq": seq, "no_erase": True})
+    await api(bus, f"STREAM.MSG.DELETE.{subjects.TASKS_STREAM}", {"seq": seq, "no_erase": True})

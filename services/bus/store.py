@@ -5,6 +5,7 @@ import asyncio
 from schemas import subjects
 from services.bus.connection import Bus
 from services.bus.errors import BusUnavailable
+from services.bus.jetstream import api
 
 NEARLY_FULL = 0.85
 LOOK_S = 1.0
@@ -30,7 +31,7 @@ class StoreGauge:
 async def fullness(bus: Bus) -> float:
     """Which part of its limit the store has used, 0 where it has none. The limit is what the stream
     has, whatever this process was told. Raises BusUnavailable."""
-    info = await bus.api(f"STREAM.INFO.{subjects.GENERATIONS_STREAM}")
+    info = await api(bus, f"STREAM.INFO.{subjects.GENERATIONS_STREAM}")
     if "state" not in info:
         raise BusUnavailable(f"cannot look at the store: {info.get('error')}")
     limit = int(info["config"].get("max_bytes") or -1)

@@ -13,6 +13,7 @@ from schemas.events import decode_entry
 from services.bus.connection import Bus
 from services.bus.direct_get import DirectReader
 from services.bus.errors import BusUnavailable
+from services.bus.jetstream import api
 from services.bus.log import Entry
 
 MAX_LAST = 500
@@ -27,7 +28,7 @@ async def stored_logs(bus: Bus) -> dict[str, int]:
             "subjects_filter": subjects.GENERATIONS_SUBJECTS,
             "offset": len(found),
         }
-        info = await bus.api(f"STREAM.INFO.{_STREAM}", query)
+        info = await api(bus, f"STREAM.INFO.{_STREAM}", query)
         if "state" not in info:
             raise BusUnavailable(f"cannot list the logs: {info.get('error')}")
         page: dict[str, int] = info["state"].get("subjects") or {}
@@ -57,7 +58,7 @@ async def purge_log(bus: Bus, generation_id: str, *, keep_last: bool) -> None:
     body: dict[str, object] = {"filter": subjects.generation(generation_id)}
     if keep_last:
         body["keep"] = 1
-    reply = await bus.api(f"STREAM.PURGE.{_STREAM}", body)
+    reply = await api(bus, f"STREAM.PURGE.{_STREAM}", body)
     if not reply.get("success"):
         raise BusUnavailable(f"cannot purge {generation_id}: {reply.get('error')}")
     if not keep_last:

@@ -15,6 +15,7 @@ from schemas.tasks import Task
 from services.bus.ack_pipe import AckPipe, PublishRefused
 from services.bus.connection import Bus
 from services.bus.errors import StoreFull
+from services.bus.jetstream import api
 
 
 class Delivery:
@@ -92,4 +93,4 @@ async def queue_depth(bus: Bus, model_key: str, ordinals: Iterable[int] = ()) ->
 
 
 async def _consumer(bus: Bus, durable: str) -> dict[str, Any]:
-    return await bus.api(f"CONSUMER.INFO.{subjects.TASKS_STREAM}.{durable}")
+    return await api(bus, f"CONSUMER.INFO.{subjects.TASKS_STREAM}.{durable}")

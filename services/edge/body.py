@@ -110,7 +110,8 @@ class BodyTooLargeResponse(Response):
         await send(start)
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         try:
-            await asyncio.wait_for(_drain(receive), DRAIN_S)
+            async with asyncio.timeout(DRAIN_S):
+                await _drain(receive)
         except TimeoutError:
             pass
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -138,7 +138,8 @@ class DecoderProcess:
         if process is None or process.returncode is not None:
             return
         try:
-            await asyncio.wait_for(process.wait(), STOP_GRACE_S)
+            async with asyncio.timeout(STOP_GRACE_S):
+                await process.wait()
         except TimeoutError:
             _kill(process)
             await process.wait()

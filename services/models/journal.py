@@ -87,7 +87,8 @@ class Journal:
         """Return when everything added is written, or after `timeout_s`."""
         self._let_go()
         try:
-            await asyncio.wait_for(self._pending.join(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._pending.join()
         except TimeoutError:
             event(log, "history_unwritten", level=logging.ERROR, n=self._pending.qsize())
 

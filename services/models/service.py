@@ -159,7 +159,8 @@ class ModelsService:
         before, self._state = self._state.verdict, ModelState(verdict=verdict)
         self._note(before, verdict)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._show(), LAST_WORD_S)
+            async with asyncio.timeout(LAST_WORD_S):
+                await self._show()
 
     async def _show(self) -> None:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from schemas import subjects
+from services.bus.jetstream import api
 from tests.support.containers import NATS_LEAKS, ContainerFleet
 from tests.support.drill import Drill, begun, text_of
 
@@ -27,7 +28,7 @@ async def test_the_leader_is(how: str, drill: Drill, fleet: ContainerFleet) -> N
     asking = [drill.ask(each, n_predict=N_TOKENS) for each in readers]
     for a_reader in readers:
         await begun(a_reader)
-    info = await drill.bus.api(f"STREAM.INFO.{subjects.GENERATIONS_STREAM}")
+    info = await api(drill.bus, f"STREAM.INFO.{subjects.GENERATIONS_STREAM}")
     leader = fleet.nats.nodes[info["cluster"]["leader"]]
     strike, repair = (
         (leader.kill, leader.start) if how == "killed" else (leader.cut_off, leader.rejoin)

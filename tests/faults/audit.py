@@ -12,6 +12,7 @@ from schemas.events import Cancelled, Event, Failed, Finished, Tokens
 from schemas.generation import Generation, apply_entry
 from schemas.lanes import SHARED
 from services.bus.connection import Bus
+from services.bus.jetstream import api
 from services.bus.log import Entry, read_log
 from services.streams.tape import render
 from tests.faults.crowd import Seen
@@ -102,9 +103,9 @@ async def audit_broker(bus: Bus, nats: NatsNodes, model_key: str) -> None:
     durables = {subjects.tasks_durable(model_key, lane=lane) for lane in SHARED}
     durables |= {subjects.tasks_durable(model_key, ordinal) for ordinal in range(4)}
     durables.add(subjects.ARCHIVERS_DURABLE)
-    names = (await bus.api("STREAM.NAMES"))["streams"]
+    names = (await api(bus, "STREAM.NAMES"))["streams"]
     for name in names:
-        found = set((await bus.api(f"CONSUMER.NAMES.{name}"))["consumers"] or [])
+        found = set((await api(bus, f"CONSUMER.NAMES.{name}"))["consumers"] or [])
         assert found <= durables, f"{name}: {found - durables}"
     for node in nats.nodes:
         for client, listened in node.subscriptions():

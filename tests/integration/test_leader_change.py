@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from schemas import subjects
+from services.bus.jetstream import api
 from tests.support.drill import Drill, begun, drill, simulated_fleet, text_of
 from tests.support.fleet import Fleet
 
@@ -32,7 +33,7 @@ async def test_a_leader_dies(both: Drill, stream: str) -> None:
     asking = [both.ask(each, n_predict=N_TOKENS) for each in readers]
     for a_reader in readers:
         await begun(a_reader)
-    info = await both.bus.api(f"STREAM.INFO.{stream}")
+    info = await api(both.bus, f"STREAM.INFO.{stream}")
     leader = both.fleet.nats.node(info["cluster"]["leader"])
     await asyncio.to_thread(leader.kill)
     answers = await asyncio.gather(*asking)

@@ -46,7 +46,8 @@ class ArchiveDesk:
         """Raises RequestError while the database is away."""
         if self._store is None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_tried.wait(), OPENING_S)
+                async with asyncio.timeout(OPENING_S):
+                    await self._is_tried.wait()
         if self._store is None:
             raise RequestError.unavailable("The archive's database is not there yet")
         try:
