@@ -2,7 +2,8 @@
 
 Live entries come republished after storing, each with the sequence of the entry before it. A break
 in that chain is filled from history. A missed last entry breaks nothing, so after some silence, then
-after twice as much …, and after every reconnect, the leader is asked.
+after twice as much …, and after every reconnect, the leader is asked. A log that went meanwhile (it has
+ended then, and the archive has it) is reported once.
 """
 
 import asyncio
@@ -13,10 +14,10 @@ from nats.aio.subscription import Subscription
 
 from schemas import subjects
 from schemas.errors import SchemaError
-from schemas.events import decode_entry
+from schemas.events import Terminal, decode_entry
 from services.bus import header
 from services.bus.connection import Bus, unsubscribe
-from services.bus.errors import BusUnavailable
+from services.bus.errors import BusUnavailable, LogPurged
 from services.bus.log import Entry, read_pieces
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,8 @@ generations may wait for their turn."""
 class LiveLog:
     """Calls `on_entry` for every entry of one log, in order, exactly once, until `stop`.
 
-    on_entry must not block or raise; it is called in the event-loop thread.
+    on_lost: called once if the log leaves the broker after `start`, before its end was delivered.
+    Neither may block or raise; they are called in the event-loop thread.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class LiveLog:
         bus: Bus,
         generation_id: str,
         on_entry: Callable[[Entry], None],
+        on_lost: Callable[[LogPurged], None] | None = None,
         *,
         silence_s: float = SILENCE_S,
     ) -> None:
         self._bus = bus
         self._generation_id = generation_id
         self._on_entry = on_entry
+        self._on_lost = on_lost
         self._silence_s = silence_s
         self._n_silences = 1
         self._last_seq = 0
@@ -53,12 +57,14 @@ class LiveLog:
         self._fill_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_silent = False
+        self._is_over = False
         self._forget_reconnect: Callable[[], None] | None = None
 
     async def start(self, *, is_new: bool = False, after_seq: int = 0) -> None:
         """Subscribe; then read history, unless `is_new` says that nothing can be stored yet.
 
-        after_seq: sequence of the last entry that the caller has already. Raises BusUnavailable.
+        after_seq: sequence of the last entry that the caller has already. Raises BusUnavailable,
+        LogPurged.
         """
         self._last_seq = after_seq
         subject = subjects.live(self._generation_id)
@@ -108,13 +114,14 @@ class LiveLog:
     def _deliver(self, entry: Entry) -> None:
         self._last_seq = entry.seq
         self._is_silent = False
+        self._is_over = bool(entry.events) and isinstance(entry.events[-1], Terminal)
         if self._n_silences > 1:
             self._n_silences = 1
             self._arm()
         self._on_entry(entry)
 
     def _fill_later(self) -> None:
-        if not self._is_filling and self._subscription is not None:
+        if not (self._is_filling or self._is_over or self._subscription is None):
             self._is_filling = True
             self._fill_task = asyncio.create_task(self._fill_in_background())
 
@@ -123,6 +130,8 @@ class LiveLog:
         try:
             await self._fill()
             self._bus.counters.n_gaps += self._last_seq != before_seq
+        except LogPurged as error:
+            self._lose(error)
         except BusUnavailable as error:
             log.warning("action=fill_failed generation=%s error=%s", self._generation_id, error)
         except SchemaError:
@@ -134,11 +143,17 @@ class LiveLog:
             async for piece in read_pieces(self._bus, self._generation_id, self._last_seq):
                 for entry in piece:
                     self._deliver_next(entry)
+        finally:
             for entry in self._early:
                 self._deliver_next(entry)
-        finally:
             self._early = []
             self._is_filling = False
+
+    def _lose(self, error: LogPurged) -> None:
+        if not self._is_over:
+            self._is_over = True
+            if self._on_lost is not None:
+                self._on_lost(error)
 
     def _deliver_next(self, entry: Entry) -> None:
         if entry.seq > self._last_seq and entry.previous_seq <= self._last_seq:
@@ -152,7 +167,7 @@ class LiveLog:
         self._timer = loop.call_later(self._silence_s * self._n_silences, self._on_timer)
 
     def _on_timer(self) -> None:
-        if self._subscription is None:
+        if self._subscription is None or self._is_over:
             return
         if self._is_silent and self._bus.is_connected:
             self._n_silences = min(2 * self._n_silences, MAX_SILENCES)

@@ -131,8 +131,10 @@ async def read_pieces(
     bus: Bus, generation_id: str, after_seq: int = 0
 ) -> AsyncGenerator[list[Entry]]:
     """The same piece by piece, as they arrive, so that a reader can begin. Where LogPurged is raised,
-    no entry came that does not follow the one before it."""
+    no entry came that does not follow the one before it. after_seq: 0, or that of a stored entry."""
     last = await last_entry(bus, generation_id)
+    if last is None and after_seq > 0:
+        raise LogPurged(f"the log of {generation_id} was purged")
     if last is None or last.seq <= after_seq:
         return
     if last.events and isinstance(last.events[0], Requested):  # it is the first one, too
@@ -142,6 +144,8 @@ async def read_pieces(
     while after_seq < last.seq:
         try:
             async for piece in _read_once(bus, generation_id, after_seq, n_left):
+                if piece[0].seq == last.seq and after_seq > 0:  # or all that a purge has left
+                    await _check_purge(bus, generation_id, n_left=2)
                 yield piece
                 after_seq, n_left = piece[-1].seq, 1
         except Shrunk as shrunk:

@@ -1,15 +1,18 @@
 """Logs wherever they are: on the broker while they are hot, else in the archive.
 
 A log is read hot if its first event is there, else from the archive, else hot once more. What is read is
-one or the other: a purged log may have left its last entry on the broker, and that alone is no log.
+one or the other: a purged log may have left its last entry on the broker, and that alone is no log. One
+that goes while it is followed (its reader was cut off for that long) is followed to its end in the archive.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
+from schemas.errors import LlamatapeError
 from schemas.events import Requested
 from services.bus.errors import LogPurged
 from services.bus.log import Entry
-from services.streams.logs import FollowedLog, Logs, OnEntry
+from services.streams.logs import FollowedLog, Logs, OnEntry, OnLost
 
 ReadArchive = Callable[[str], Awaitable[list[Entry] | None]]
 """All entries of an archived log, None where it is not archived. Raises what ArchiveClient.read does."""
@@ -22,8 +25,8 @@ class ArchivedLogs:
         self._hot = hot
         self._read_archive = read_archive
 
-    def follow(self, generation_id: str, on_entry: OnEntry) -> FollowedLog:
-        return _Followed(self._hot, self._read_archive, generation_id, on_entry)
+    def follow(self, generation_id: str, on_entry: OnEntry, on_lost: OnLost) -> FollowedLog:
+        return _Followed(self._hot, self._read_archive, generation_id, on_entry, on_lost)
 
     async def read(self, generation_id: str, after_seq: int = 0) -> list[Entry]:
         if after_seq:
@@ -52,12 +55,19 @@ class _Followed:
     """One log, followed on the broker or, where it is there no more, delivered from the archive."""
 
     def __init__(
-        self, hot: Logs, read_archive: ReadArchive, generation_id: str, on_entry: OnEntry
+        self,
+        hot: Logs,
+        read_archive: ReadArchive,
+        generation_id: str,
+        on_entry: OnEntry,
+        on_lost: OnLost,
     ) -> None:
         self._hot = hot
         self._read_archive = read_archive
         self._generation_id = generation_id
         self._on_entry = on_entry
+        self._on_lost = on_lost
+        self._recovering: asyncio.Task[None] | None = None
         self._last_seq = 0
         self._live = self._follow()
 
@@ -80,10 +90,26 @@ class _Followed:
                 self._deliver(entry)
 
     async def stop(self) -> None:
+        if self._recovering is not None:
+            self._recovering.cancel()
         await self._live.stop()
 
     def _follow(self) -> FollowedLog:
-        return self._hot.follow(self._generation_id, self._take)
+        return self._hot.follow(self._generation_id, self._take, self._recover_later)
+
+    def _recover_later(self, lost: LlamatapeError) -> None:
+        self._recovering = asyncio.create_task(self._recover(lost))
+
+    async def _recover(self, lost: LlamatapeError) -> None:
+        try:
+            archived = await self._read_archive(self._generation_id)
+        except LlamatapeError as error:
+            self._on_lost(error)
+            return
+        if archived is None:
+            self._on_lost(lost)
+        for entry in archived or ():
+            self._deliver(entry)
 
     async def _start_hot(self) -> bool:
         """Whether the log is on the broker, from its first event on to what is its last one now."""

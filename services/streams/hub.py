@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 
+from schemas.errors import LlamatapeError
 from schemas.events import Requested
 from services.streams.config import StreamsSettings
 from services.streams.errors import StreamBroken, StreamNotFound
@@ -161,7 +162,13 @@ class Hub:
     def _thread(self, tape: Tape, is_new: bool, requested: Requested | None) -> _Reel:
         if requested is not None:
             tape.expect(requested)
-        reel = _Reel(tape=tape, followed=self.logs.follow(tape.generation_id, tape.take))
+
+        def on_lost(error: LlamatapeError) -> None:
+            tape.interrupt(StreamBroken(str(error)))
+            self._drop(reel)
+
+        followed = self.logs.follow(tape.generation_id, tape.take, on_lost)
+        reel = _Reel(tape=tape, followed=followed)
         self._reels[_key(tape)] = reel
         reel.starting = asyncio.create_task(self._start(reel, is_new))
         # Its openers may all be gone when it fails.

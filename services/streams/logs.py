@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from schemas.errors import LlamatapeError
 from services.bus import log, tasks
 from services.bus.connection import Bus
 from services.bus.live_log import LiveLog
 from services.bus.log import Entry
 
 OnEntry = Callable[[Entry], None]
+OnLost = Callable[[LlamatapeError], None]
 
 
 class FollowedLog(Protocol):
@@ -25,7 +27,10 @@ class FollowedLog(Protocol):
 class Logs(Protocol):
     """All logs. Methods raise BusUnavailable."""
 
-    def follow(self, generation_id: str, on_entry: OnEntry) -> FollowedLog: ...
+    def follow(self, generation_id: str, on_entry: OnEntry, on_lost: OnLost) -> FollowedLog:
+        """on_lost: called once if nothing more can come after `start`, though the end has not; with
+        the reason."""
+        ...
 
     async def read(self, generation_id: str, after_seq: int = 0) -> list[Entry]:
         """Every entry after that sequence that the leader knows."""
@@ -45,8 +50,8 @@ class BusLogs:
         self._bus = bus
         self._silence_s = silence_s
 
-    def follow(self, generation_id: str, on_entry: OnEntry) -> FollowedLog:
-        return LiveLog(self._bus, generation_id, on_entry, silence_s=self._silence_s)
+    def follow(self, generation_id: str, on_entry: OnEntry, on_lost: OnLost) -> FollowedLog:
+        return LiveLog(self._bus, generation_id, on_entry, on_lost, silence_s=self._silence_s)
 
     async def read(self, generation_id: str, after_seq: int = 0) -> list[Entry]:
         return await log.read_log(self._bus, generation_id, after_seq)

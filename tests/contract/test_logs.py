@@ -24,6 +24,7 @@ class Follower:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.lost: list[Exception] = []
         self._changed = asyncio.Event()
 
     def take(self, entry: Entry) -> None:
@@ -56,7 +57,7 @@ class LogsContract:
     async def test_history_comes_before_start_returns_then_live(self, parts: Parts) -> None:
         generation_id, follower = events.new_id(), Follower()
         state = await begin(parts.writer, generation_id)
-        followed = parts.logs.follow(generation_id, follower.take)
+        followed = parts.logs.follow(generation_id, follower.take, follower.lost.append)
         await followed.start()
         assert len(follower.entries) == 2
         await parts.writer.append(state, generation_id, events.token(0))
@@ -68,7 +69,7 @@ class LogsContract:
 
     async def test_a_new_log_is_followed_from_its_first_entry(self, parts: Parts) -> None:
         generation_id, follower = events.new_id(), Follower()
-        followed = parts.logs.follow(generation_id, follower.take)
+        followed = parts.logs.follow(generation_id, follower.take, follower.lost.append)
         await followed.start(is_new=True)
         await begin(parts.writer, generation_id)
         await follower.until(2)
@@ -78,8 +79,8 @@ class LogsContract:
     async def test_nothing_comes_after_stop(self, parts: Parts) -> None:
         generation_id, follower, other = events.new_id(), Follower(), Follower()
         state = await begin(parts.writer, generation_id)
-        followed = parts.logs.follow(generation_id, follower.take)
-        witness = parts.logs.follow(generation_id, other.take)
+        followed = parts.logs.follow(generation_id, follower.take, follower.lost.append)
+        witness = parts.logs.follow(generation_id, other.take, other.lost.append)
         await followed.start()
         await witness.start()
         await followed.stop()
@@ -91,7 +92,7 @@ class LogsContract:
 
     async def test_an_empty_log(self, parts: Parts) -> None:
         generation_id, follower = events.new_id(), Follower()
-        followed = parts.logs.follow(generation_id, follower.take)
+        followed = parts.logs.follow(generation_id, follower.take, follower.lost.append)
         await followed.start()
         assert follower.entries == []
         assert await parts.logs.read(generation_id) == []

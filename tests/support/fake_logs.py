@@ -10,14 +10,16 @@ from schemas.events import Event
 from schemas.generation import Generation, apply_entry
 from services.bus.errors import Fenced, KeyConflict, LogClosed
 from services.bus.log import Entry
-
-OnEntry = Callable[[Entry], None]
+from services.streams.logs import OnEntry, OnLost
 
 
 class FakeFollowedLog:
     """Delivers history at start, then every append."""
 
-    def __init__(self, logs: "FakeLogs", generation_id: str, on_entry: OnEntry) -> None:
+    def __init__(
+        self, logs: "FakeLogs", generation_id: str, on_entry: OnEntry, on_lost: OnLost
+    ) -> None:
+        self.lose = on_lost
         self._logs = logs
         self._generation_id = generation_id
         self._on_entry = on_entry
@@ -56,8 +58,8 @@ class FakeLogs:
         self.error: Exception | None = None
         self.before_append: Callable[[], None] | None = None
 
-    def follow(self, generation_id: str, on_entry: OnEntry) -> FakeFollowedLog:
-        followed = FakeFollowedLog(self, generation_id, on_entry)
+    def follow(self, generation_id: str, on_entry: OnEntry, on_lost: OnLost) -> FakeFollowedLog:
+        followed = FakeFollowedLog(self, generation_id, on_entry, on_lost)
         self.followed.append((generation_id, followed))
         return followed
 

@@ -10,7 +10,7 @@ from services.bus.log import Entry
 from services.streams.config import StreamsSettings
 from services.streams.errors import StreamBroken, StreamNotFound
 from services.streams.hub import Hub
-from services.streams.logs import OnEntry
+from services.streams.logs import OnEntry, OnLost
 from services.streams.tape import Tape
 from tests.golden.cases import CASES, GENERATION_ID
 from tests.golden.write import tape_of
@@ -54,6 +54,18 @@ async def test_one_log_is_followed_once_for_all_readers(logs: FakeLogs) -> None:
     assert len(logs.followed) == 1
     await hub.close()
     assert logs.n_running == 0
+
+
+async def test_readers_of_a_log_whose_end_is_lost_are_interrupted(logs: FakeLogs) -> None:
+    hub = hub_of(logs)
+    logs.write(ID, *CASE[:3])
+    reading = asyncio.create_task(read(hub))
+    await turns()
+    logs.followed[0][1].lose(BusUnavailable("nobody has it"))
+    with pytest.raises(StreamBroken, match="nobody has it"):
+        await reading
+    assert hub.n_tapes == 0
+    await hub.close()
 
 
 async def test_a_finished_log_is_no_longer_followed_but_lingers(logs: FakeLogs) -> None:
@@ -219,7 +231,7 @@ class SlowLogs(FakeLogs):
         self.n_at_once = n_at_once
         self.may_go_on = asyncio.Event()
 
-    def follow(self, generation_id: str, on_entry: OnEntry) -> SlowLog:  # type: ignore[override]
+    def follow(self, generation_id: str, on_entry: OnEntry, on_lost: OnLost) -> SlowLog:  # type: ignore[override]
         return SlowLog(self, on_entry)
 
 
