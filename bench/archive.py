@@ -30,6 +30,7 @@ from services.bus.ack_pipe import AckPipe
 from services.bus.config import BusSettings
 from services.bus.connection import Bus, connect
 from services.bus.ended import hint
+from services.bus.jetstream import api
 from services.bus.rpc import ask
 from services.bus.stored_logs import purge_log
 from services.bus.topology import ensure_topology
@@ -67,7 +68,7 @@ async def _measure(
     bus = await connect(settings, name="bench")
     await ensure_topology(bus)
     names = await _fill(bus, n_logs, n_tokens)
-    hot_bytes = (await bus.api(f"STREAM.INFO.{subjects.GENERATIONS_STREAM}"))["state"]["bytes"]
+    hot_bytes = (await api(bus, f"STREAM.INFO.{subjects.GENERATIONS_STREAM}"))["state"]["bytes"]
     path = folder / "archive.db"
     archive = ArchiveSettings(database_url=f"sqlite+aiosqlite:///{path}", sweep_s=3600)
     begun_at, cpu_s = time.perf_counter(), time.process_time()

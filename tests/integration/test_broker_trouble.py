@@ -9,6 +9,7 @@ import pytest
 
 from schemas.errors import UNAVAILABLE
 from schemas.generation import Generation
+from services.bus.jetstream import api
 from services.bus.log import LogWriter
 from tests.support import events
 from tests.support.drill import LONG, Drill, begun, drill, simulated_fleet, text_of
@@ -123,7 +124,7 @@ async def test_a_store_that_fills_up(alone: Drill) -> None:
     await until_logged(alone, "action=append_waits")
     assert not asking.done(), f"it went on from {waiting_at} bytes"
     for generation_id in junk:
-        await alone.bus.api("STREAM.PURGE.GENERATIONS", {"filter": f"gen.{generation_id}"})
+        await api(alone.bus, "STREAM.PURGE.GENERATIONS", {"filter": f"gen.{generation_id}"})
     answer = await asking
     await alone.check(answer, n_attempts=1)
     assert text_of(answer) == await alone.undisturbed(n_predict=300)
@@ -134,7 +135,7 @@ async def fill(alone: Drill, part: float) -> list[str]:
     ids: list[str] = []
     writer = LogWriter(alone.bus)
     while True:
-        info = await alone.bus.api("STREAM.INFO.GENERATIONS")
+        info = await api(alone.bus, "STREAM.INFO.GENERATIONS")
         n_left = int(STORE_BYTES * part) - int(info["state"]["bytes"])
         if n_left < 1000:
             return ids

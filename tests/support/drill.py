@@ -20,6 +20,7 @@ from schemas.events import Cancelled, Claimed, Event, Failed, Finished
 from schemas.generation import Generation, apply_entry
 from services.bus.connection import Bus, connect
 from services.bus.errors import BusUnavailable
+from services.bus.jetstream import api
 from services.bus.log import read_log
 from services.bus.open_tasks import open_tasks
 from tests.support.fleet import Fleet, Service
@@ -162,7 +163,7 @@ class Drill:
     async def generation_ids(self) -> set[str]:
         """Of all logs."""
         body: dict[str, object] = {"subjects_filter": subjects.GENERATIONS_SUBJECTS}
-        info = await self.bus.api(f"STREAM.INFO.{subjects.GENERATIONS_STREAM}", body)
+        info = await api(self.bus, f"STREAM.INFO.{subjects.GENERATIONS_STREAM}", body)
         return set(map(subjects.generation_id_of, info["state"].get("subjects", {})))
 
     async def new_ids(self, known: set[str], n: int) -> set[str]:

@@ -26,6 +26,7 @@ from schemas.params import Output as OutputParams
 from schemas.params import Params
 from schemas.tasks import Task
 from services.bus.connection import Bus, unsubscribe
+from services.bus.jetstream import api
 from services.bus.log import LogWriter, read_log
 from services.bus.task_queue import TaskQueue
 from services.bus.tasks import on_poke, publish_task
@@ -205,7 +206,7 @@ async def until_empty(bus: Bus, model_key: str) -> None:
     """No task of the model is left in the queue."""
     verb = f"CONSUMER.INFO.{subjects.TASKS_STREAM}.{subjects.tasks_durable(model_key)}"
     async with asyncio.timeout(10):
-        while _n_left(await bus.api(verb)):  # noqa: ASYNC110 (the broker tells nobody)
+        while _n_left(await api(bus, verb)):  # noqa: ASYNC110 (the broker tells nobody)
             await asyncio.sleep(0.02)
 
 
