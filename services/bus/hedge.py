@@ -11,6 +11,9 @@ from services.bus.rpc import ask
 A = TypeVar("A", bound=Message)
 
 HEDGE_S = 1.0
+MAX_NOBODY = 2
+"""So often nobody may be found by those that ask all while an earlier attempt is open: whoever has that
+one is leaving and may still answer, or was gone already."""
 
 
 async def ask_any(
@@ -32,12 +35,17 @@ async def ask_any(
     subject = one
     give_up_at = asyncio.get_running_loop().time() + timeout_s
     attempts: set[asyncio.Task[A]] = set()
+    n_nobody = 0
     try:
         while (left_s := give_up_at - asyncio.get_running_loop().time()) > 0:
             asking = ask(bus, subject, question, answer, timeout_s=left_s)
             attempts.add(asyncio.create_task(asking))
-            if (first := await _first(attempts, min(hedge_s, left_s))) is not None:
-                return first.result()
+            until = asyncio.get_running_loop().time() + min(hedge_s, left_s)
+            while (done := await _next(attempts, until)) is not None:
+                is_nobody = isinstance(done.exception(), NoResponder)
+                n_nobody += is_nobody
+                if not is_nobody or not attempts or n_nobody == MAX_NOBODY:
+                    return done.result()
             subject, hedge_s = every, 2 * hedge_s
         raise RpcTimeout(f"no answer on {one} within {timeout_s:g} s")
     finally:
@@ -46,20 +54,13 @@ async def ask_any(
         await asyncio.gather(*attempts, return_exceptions=True)
 
 
-async def _first(attempts: "set[asyncio.Task[A]]", wait_s: float) -> "asyncio.Task[A] | None":
-    """An attempt that has its answer (or its refusal), within `wait_s` seconds; one that found nobody
-    counts only if no other is open."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + wait_s
-    while attempts:
-        left_s = until - loop.time()
-        done, _ = await asyncio.wait(
-            attempts, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED
-        )
-        for attempt in done:
-            attempts.discard(attempt)
-            if not attempts or not isinstance(attempt.exception(), NoResponder):
-                return attempt
-        if not done:
-            return None
+async def _next(attempts: "set[asyncio.Task[A]]", until: float) -> "asyncio.Task[A] | None":
+    """One that has ended by then, taken out of `attempts`."""
+    left_s = max(0.0, until - asyncio.get_running_loop().time())
+    if not attempts:
+        return None
+    done, _ = await asyncio.wait(attempts, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+    for attempt in done:
+        attempts.discard(attempt)
+        return attempt
     return None

@@ -88,6 +88,8 @@ class Front:
             self._decoder,
             build=self._build,
             on_forgotten=self._forget,
+            on_outputs=self._on_outputs,
+            is_alone=lambda: self._presence.is_alone,
         )
         await self._serve_questions()
         await on_poke(self._bus, self._settings.model_key, runner.on_poke)
@@ -140,15 +142,21 @@ class Front:
         if isinstance(question, rpc.ControlGeneration):
             return await self._control(question)
         if isinstance(question, rpc.Prepare):
-            self._expect()
+            return await self._prepare(question)
         assert self._questions is not None, "questions are served once they are loaded"
         return await self._questions.answer(question)
 
-    def _expect(self) -> None:
-        if not self._was_ready:
+    async def _prepare(self, question: rpc.Prepare) -> rpc.Prepared:
+        runner, questions = self._runner, self._questions
+        if not self._was_ready or runner is None or questions is None:
             raise RequestError.unavailable("Loading model")
-        if self._runner is not None:
-            self._runner.on_prepared()
+        prepared: rpc.Prepared | None = None
+        runner.on_prepare()
+        try:
+            prepared = await questions.prepare(question)
+            return prepared
+        finally:
+            runner.on_prepared(question.generation_id, prepared)
 
     def _describe_slots(self) -> rpc.SlotsDescription:
         settings = self._settings
@@ -173,12 +181,13 @@ class Front:
     async def _watch_decoder(self) -> None:
         while True:
             await asyncio.sleep(WATCH_S)
-            self._decoder.check(is_busy=self._runner is not None and bool(self._runner.runs))
+            self._decoder.check(is_busy=self._runner is not None and self._runner.is_busy)
 
     def _on_outputs(self, outputs: tuple[Output, ...]) -> None:
         runner = self._runner
         if runner is None:
             return
+        outputs = runner.head_starts.sift(outputs)
         self._meter.take(outputs)
         for output in outputs:
             if isinstance(output, SlotsStarted):

@@ -2,9 +2,10 @@
 
 from itertools import pairwise
 
-from schemas.events import Compat, Requested, Shifted
+from schemas.events import Compat, Prompt, Requested, Shifted
 from schemas.generation import ChoiceTokens, Generation
 from schemas.params import RANDOM_SEED, Params
+from schemas.rpc import Prepared
 from services.engine.protocol import Admit, ChoiceJob
 
 
@@ -34,7 +35,7 @@ def build_admit(
     ChoiceJob.
     """
     jobs = tuple(
-        _choice_job(requested, choice, collected, seeds[choice], replay)
+        _choice_job(requested.prompts, requested.params, choice, collected, seeds[choice], replay)
         for choice in range(n_choices(requested))
         if choice not in collected or collected[choice].end is None
     )
@@ -43,15 +44,37 @@ def build_admit(
     return Admit(generation_id=requested.generation_id, choices=jobs, params=requested.params)
 
 
+def first_admit(
+    generation_id: str, prepared: Prepared, seeds: tuple[int, ...], *, replay: str = "fast"
+) -> Admit:
+    """The same for a generation that nobody has begun, as soon as it is known what it will ask for."""
+    jobs = tuple(
+        _choice_job(prepared.prompts, prepared.params, choice, {}, seed, replay)
+        for choice, seed in enumerate(seeds)
+    )
+    return Admit(generation_id=generation_id, choices=jobs, params=prepared.params)
+
+
+def is_job_of(admit: Admit, requested: Requested) -> bool:
+    """Whether a first attempt at that request does what `admit` says, whatever its random seeds."""
+    asked = [prompt.ids for prompt in requested.prompts for _ in range(requested.params.n_cmpl)]
+    return admit.params == requested.params and [job.prompt for job in admit.choices] == asked
+
+
 def _choice_job(
-    requested: Requested, choice: int, collected: dict[int, ChoiceTokens], seed: int, replay: str
+    prompts: tuple[Prompt, ...],
+    params: Params,
+    choice: int,
+    collected: dict[int, ChoiceTokens],
+    seed: int,
+    replay: str,
 ) -> ChoiceJob:
     tokens = collected.get(choice) or ChoiceTokens()
     start = tokens.start
-    leader = collected.get(choice - choice % requested.params.n_cmpl) or tokens
+    leader = collected.get(choice - choice % params.n_cmpl) or tokens
     return ChoiceJob(
         choice=choice,
-        prompt=requested.prompts[choice // requested.params.n_cmpl].ids,
+        prompt=prompts[choice // params.n_cmpl].ids,
         seed=seed if start is None else start.seed,
         emitted=tuple(tokens.ids),
         texts=tuple(tokens.texts),

@@ -84,9 +84,7 @@ class Preparer:
         """Event-loop thread; waits for a worker where the work is not small."""
         match question:
             case Prepare():
-                is_chat = question.kind == "chat"
-                size = len(question.body)
-                return await self._run(lambda: self.prepare(question), size, renders=is_chat)
+                return await self.prepare_soon(question)
             case ApplyTemplate():
                 size = len(question.body)
                 return await self._run(lambda: self.apply_template(question), size, renders=True)
@@ -94,6 +92,11 @@ class Preparer:
                 return await self._run(lambda: self.tokenize(question), len(question.content))
             case Detokenize():
                 return await self._run(lambda: self.detokenize(question), 4 * len(question.ids))
+
+    async def prepare_soon(self, question: Prepare) -> Prepared:
+        """The same for this kind of question."""
+        is_chat, size = question.kind == "chat", len(question.body)
+        return await self._run(lambda: self.prepare(question), size, renders=is_chat)
 
     async def _run(self, work: Callable[[], T], n_bytes: int, *, renders: bool = False) -> T:
         if n_bytes <= INLINE_BYTES and not renders:

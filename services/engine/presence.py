@@ -6,7 +6,8 @@ import logging
 import msgspec
 
 from schemas import codec, subjects
-from schemas.lifecycle import EnginePresence
+from schemas.errors import SchemaError
+from schemas.lifecycle import LOADED, EnginePresence
 from services.bus.connection import Bus
 from services.bus.errors import BusError
 from services.bus.kv import Bucket
@@ -18,11 +19,15 @@ TTL_S = 4
 
 
 class Presence:
-    """Publishes an expiring key every second, and at once when something changes."""
+    """Publishes an expiring key every second, and at once when something changes.
+
+    is_alone: whether no other engine of the model was loaded when that was last looked at.
+    """
 
     def __init__(self, bus: Bus, presence: EnginePresence) -> None:
         self._bucket = Bucket(bus, subjects.PRESENCE_BUCKET)
         self._presence = presence
+        self.is_alone = False
         self._key = subjects.presence_key("engine", presence.engine)
         self._changed = asyncio.Event()
 
@@ -43,11 +48,21 @@ class Presence:
                 pass
 
     async def publish(self) -> None:
-        """Publish once; without a broker the next period tries again."""
+        """Publish once, and look who else is there; without a broker the next period tries again."""
         try:
             await self._bucket.put(self._key, codec.encode(self._presence), ttl_s=TTL_S)
+            others = await self._bucket.entries(subjects.presence_key("engine", "*"))
+            self.is_alone = not any(map(self._is_rival, others.values()))
         except BusError as error:
             log.warning("action=presence_lost error=%s", error)
+
+    def _is_rival(self, value: bytes) -> bool:
+        try:
+            other = codec.decode(value, EnginePresence)
+        except SchemaError:
+            return True  # a newer build's
+        is_other = other.engine != self._presence.engine
+        return is_other and other.model_key == self._presence.model_key and other.status == LOADED
 
     async def withdraw(self) -> None:
         """Remove the key: this engine leaves."""

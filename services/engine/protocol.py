@@ -77,9 +77,13 @@ class Admit(TaggedMessage, frozen=True, kw_only=True, tag="admit"):
 
 
 class Cancel(TaggedMessage, frozen=True, kw_only=True, tag="cancel"):
-    """Drop a generation, queued, prefilling or generating; nothing more is reported of it."""
+    """Drop a generation, queued, prefilling or generating; nothing more is reported of it.
+
+    is_answered: but for a Dropped, after which the same id may be admitted again.
+    """
 
     generation_id: str
+    is_answered: bool = False
 
 
 class Control(TaggedMessage, frozen=True, kw_only=True, tag="control"):
@@ -200,6 +204,12 @@ class Broken(TaggedMessage, frozen=True, kw_only=True, tag="broken"):
     problem: Problem
 
 
+class Dropped(TaggedMessage, frozen=True, kw_only=True, tag="dropped"):
+    """A Cancel that wants an answer was obeyed."""
+
+    generation_id: str
+
+
 class SlotActed(TaggedMessage, frozen=True, kw_only=True, tag="slot_acted"):
     """The answer to ActOnSlot. n_tokens, n_bytes: what it was about. problem: why it was not done.
 
@@ -227,6 +237,7 @@ Output = (
     | ContextShifted
     | Ended
     | Broken
+    | Dropped
     | SlotActed
 )
 

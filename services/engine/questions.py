@@ -12,6 +12,7 @@ from schemas.rpc import (
     EngineAnswer,
     ModelDescription,
     Prepare,
+    Prepared,
     Tokenize,
 )
 from services.engine.compat import make_compat
@@ -26,7 +27,7 @@ from services.engine.open_model import AnyVocabulary, digest_of, open_vocabulary
 from services.engine.prepare import Preparer
 from services.engine.templates import Templates
 
-Question = Prepare | ApplyTemplate | Tokenize | Detokenize | DescribeModel
+Question = ApplyTemplate | Tokenize | Detokenize | DescribeModel
 
 
 class Questions:
@@ -42,6 +43,10 @@ class Questions:
         if isinstance(question, DescribeModel):
             return self._description
         return await self._preparer.answer(question)
+
+    async def prepare(self, question: Prepare) -> Prepared:
+        """Event-loop thread. Raises RequestError."""
+        return await self._preparer.prepare_soon(question)
 
     def close(self) -> None:
         self._preparer.close()

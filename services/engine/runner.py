@@ -4,15 +4,13 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import time
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Protocol
 
-from schemas.errors import UNAVAILABLE, Problem
 from schemas.events import Compat, Released
 from schemas.generation import ChoiceTokens
-from schemas.params import RANDOM_SEED
+from schemas.params import RANDOM_SEED, Params
+from schemas.rpc import Prepared
 from services.bus.connection import Bus
 from services.bus.errors import BusUnavailable, Fenced, LogClosed, StoreFull
 from services.bus.log import LogWriter
@@ -21,42 +19,36 @@ from services.bus.tasks import Delivery
 from services.engine.claims import Claims, Found
 from services.engine.config import EngineSettings
 from services.engine.gathering import Gathering
-from services.engine.jobs import build_admit, draw_seeds, n_choices
+from services.engine.head_starts import HeadStarts
+from services.engine.jobs import build_admit, draw_seeds, first_admit, n_choices
 from services.engine.pickup import Pickup
 from services.engine.protocol import Cancel, Command, Output
 from services.engine.quarantine import Quarantine
 from services.engine.run import Run
-from services.engine.together import Together
+from services.engine.together import Expected, Together
+from services.engine.upkeep import Pausable, Upkeep
 
 log = logging.getLogger(__name__)
 
 LATER_S = 0.5
-TICK_S = 0.25
 RELEASE_S = 1.0
 RESUME_S = 2.0
 """How long new tasks wait until what ran before the decoder died has been claimed anew."""
-EXPECT_S = 0.02
-"""A task that is prepared and does not come in this time is another engine's."""
 MAX_LOOKS = 3
-MAX_UNSENT_TOKENS = 8192
-"""So many tokens that the broker does not take let the decoder wait."""
-_OVERDUE = Problem(
-    code=UNAVAILABLE, message="the generation did not end before its deadline", retry_after_s=1
-)
 
 
-class Decoder(Protocol):
+class Decoder(Pausable, Protocol):
     """The part of DecoderProcess that is needed here."""
 
     def send(self, command: Command) -> None: ...
-    def pause(self) -> None: ...
-    def resume(self) -> None: ...
 
 
 class Runner:
     """All generations that this engine works on. Event-loop thread only.
 
-    on_forgotten: told of every generation that the decoder was told to drop.
+    on_forgotten: told of every generation that the decoder was told to drop. on_outputs: takes what
+    the decoder said before its generation was claimed, else this runner's own does. is_alone: whether
+    no other engine takes these tasks.
     """
 
     def __init__(
@@ -68,13 +60,17 @@ class Runner:
         *,
         build: str,
         on_forgotten: Callable[[str], None] = lambda _: None,
+        on_outputs: Callable[[tuple[Output, ...]], None] | None = None,
+        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
         self._bus = bus
         self._settings = settings
         self._compat = compat
         self._decoder = decoder
         self._together = Together(decoder.send, self._is_worth_waiting)
-        self._prepared_at: deque[float] = deque(maxlen=settings.n_slots)
+        self._expected = Expected(settings.n_slots)
+        self._is_alone = is_alone
+        self.head_starts = HeadStarts(self._together.send, on_outputs or self.on_outputs)
         self._on_forgotten = on_forgotten
         self._writer = LogWriter(bus)
         self._gathering = Gathering()
@@ -100,6 +96,11 @@ class Runner:
         n_taken += sum(delivery.task.n_slots for delivery in self._pending.values())
         return max(0, self._settings.n_slots - n_taken)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the decoder has something to do."""
+        return bool(self._runs) or len(self.head_starts) > 0
+
     async def consume(self, queue: TaskQueue) -> None:
         """Fetch what the slots can take, until the drain."""
         while not self._is_stopping:
@@ -112,19 +113,8 @@ class Runner:
                 await self._pick_up(delivery)
 
     async def tick(self) -> None:
-        """Renew leases, send heartbeats, watch deadlines and the broker's pace, until cancelled."""
-        renew_s = self._bus.settings.lease_s / 3
-        renewed_at = time.monotonic()
-        while True:
-            await asyncio.sleep(TICK_S)
-            now = time.monotonic()
-            self._send_heartbeats(now)
-            self._fail_overdue(time.time_ns() // 1_000_000)
-            self._keep_pace()
-            if now - renewed_at >= renew_s:
-                renewed_at = now
-                for delivery in self._deliveries():
-                    await delivery.in_progress()
+        """Look after all that runs, until cancelled."""
+        await Upkeep(self._runs, self._pending, self._decoder, self._bus.settings.lease_s).run()
 
     def on_outputs(self, outputs: tuple[Output, ...]) -> None:
         """Hand each output to its run; of unknown generations (cancelled ones) nothing is kept."""
@@ -141,12 +131,25 @@ class Runner:
     def on_decoder_gone(self) -> None:
         """The slots are gone; runs wait for the next decoder."""
         self._together.forget()
+        self.head_starts.forget()
         self._is_ready.clear()
         self._is_open.clear()
 
-    def on_prepared(self) -> None:
-        """Somebody asked what a request means: its task follows, here or at another engine."""
-        self._prepared_at.append(time.monotonic())
+    def on_prepare(self) -> None:
+        """Somebody asks what a request means; `on_prepared` follows."""
+        self._expected.add()
+
+    def on_prepared(self, generation_id: str, prepared: Prepared | None) -> None:
+        """That was answered, or refused (None). Its decoding begins at once where its task is sure to
+        come here. generation_id: as in `Prepare`."""
+        if prepared is None or (generation_id and self._may_begin(prepared)):
+            self._expected.remove()
+        if prepared is None:
+            self._flush_unless_worth_waiting()
+        elif generation_id and self._may_begin(prepared):
+            seeds = _seeds(prepared.params, prepared.n_slots)
+            replay = self._settings.failover_replay
+            self.head_starts.begin(first_admit(generation_id, prepared, seeds, replay=replay))
 
     def on_poke(self, generation_id: str) -> None:
         """Somebody says that the log was ended: look, and stop if so."""
@@ -154,10 +157,13 @@ class Runner:
             self._spawn(self._stop_if_closed(generation_id))
         elif generation_id in self._pending:
             self._poked.add(generation_id)
+        else:
+            self.head_starts.drop(generation_id)
 
     def stop_taking(self) -> None:
         """Take no more tasks; what comes all the same is sent back."""
         self._is_stopping = True
+        self.head_starts.make_room(0)
         self._changed.set()
 
     async def drain(self, grace_s: float) -> None:
@@ -178,9 +184,9 @@ class Runner:
         if self._is_stopping:
             await delivery.nak()
             return
-        if self._prepared_at:
-            self._prepared_at.popleft()
         generation_id = delivery.task.generation_id
+        if generation_id not in self.head_starts:
+            self._expected.remove()
         run = self._runs.get(generation_id)
         if run is not None:  # our lease message was lost: the newer delivery is ours as well
             run.delivery = delivery
@@ -206,8 +212,9 @@ class Runner:
             self._pending.pop(generation_id, None)
             self._poked.discard(generation_id)
             self._changed.set()
-            if not self._is_worth_waiting(len(self._runs)):
-                self._together.flush()
+            if generation_id not in self._runs:
+                self.head_starts.drop(generation_id)
+            self._flush_unless_worth_waiting()
 
     async def _start_pending(self, generation_id: str) -> None:
         found = await self._claims.look(self._pending[generation_id])
@@ -238,6 +245,7 @@ class Runner:
 
     async def _claim(self, generation_id: str, found: Found) -> Run:
         await self._is_ready.wait()
+        await self.head_starts.settle(found.state)
         state = await self._claims.claim(found.state, generation_id)
         collected = found.collected()
         run = Run(
@@ -255,17 +263,28 @@ class Runner:
             self._spawn(self._stop_if_closed(generation_id))
         return run
 
+    def _may_begin(self, prepared: Prepared) -> bool:
+        is_ready = self._is_open.is_set() and not self._is_stopping
+        n_free = self.n_free_slots - self.head_starts.n_slots
+        has_room = prepared.params.limits.id_slot < 0 and prepared.n_slots <= n_free
+        return is_ready and has_room and self._is_alone()
+
     def _is_worth_waiting(self, n_held: int) -> bool:
         """Whether the decoder has nothing else to do, and others are about to come."""
-        if len(self._runs) > n_held:
+        if len(self._runs) + len(self.head_starts) > n_held:
             return False
-        is_expected = any(time.monotonic() - at < EXPECT_S for at in self._prepared_at)
-        return bool(self._pending) or is_expected
+        is_coming = any(each not in self.head_starts for each in self._pending)
+        return is_coming or bool(self._expected)
+
+    def _flush_unless_worth_waiting(self) -> None:
+        if not self._is_worth_waiting(len(self._runs) + len(self.head_starts)):
+            self._together.flush()
 
     def _admit(self, run: Run, collected: dict[int, ChoiceTokens]) -> None:
-        n = n_choices(run.requested)
-        random_seeds = tuple(secrets.randbelow(RANDOM_SEED) for _ in range(n))
-        seeds = draw_seeds(run.requested.params, n, random_seeds)
+        if self.head_starts.release(run.generation_id):
+            return
+        self.head_starts.make_room(self.n_free_slots)
+        seeds = _seeds(run.requested.params, n_choices(run.requested))
         replay = self._settings.failover_replay
         admit = build_admit(run.requested, collected, seeds, replay=replay)
         if admit is not None:  # else all choices have ended, and the run closes the log by itself
@@ -344,37 +363,16 @@ class Runner:
             self._on_forgotten(run.generation_id)
         self._changed.set()
 
-    # --- every now and then -----------------------------------------------------------------
-
-    def _send_heartbeats(self, now: float) -> None:
-        for run in self._runs.values():
-            output = run.requested.params.output
-            is_due = now - run.last_append_at >= output.sse_ping_interval > 0
-            if run.is_started and is_due and output.stream:
-                run.last_append_at = now
-                run.heartbeat()
-
-    def _fail_overdue(self, now_ms: int) -> None:
-        for run in self._runs.values():
-            if now_ms > run.requested.deadline_at_ms:
-                run.fail(_OVERDUE)
-
-    def _keep_pace(self) -> None:
-        """Let the decoder wait while the broker does not take what it says."""
-        if sum(run.n_unsent for run in self._runs.values()) > MAX_UNSENT_TOKENS:
-            self._decoder.pause()
-        else:
-            self._decoder.resume()
-
-    def _deliveries(self) -> list[Delivery]:
-        return [*(run.delivery for run in self._runs.values()), *self._pending.values()]
-
     def _spawn(self, work: "Coroutine[object, object, None]") -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_log_failure)
         return task
+
+
+def _seeds(params: Params, n: int) -> tuple[int, ...]:
+    return draw_seeds(params, n, tuple(secrets.randbelow(RANDOM_SEED) for _ in range(n)))
 
 
 def _log_failure(task: "asyncio.Future[None]") -> None:

@@ -5,12 +5,36 @@ have their first token after little more than that.
 """
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Callable
 
 from services.engine.protocol import Admit, Command
 
 HOLD_S = 0.010
 """How long the first one waits for those whose tasks are here, but not claimed yet."""
+EXPECT_S = 0.02
+"""A task that is prepared and does not come in this time is another engine's."""
+
+
+class Expected:
+    """Requests that somebody asked the meaning of: their tasks follow, here or at another engine."""
+
+    def __init__(self, n_most: int) -> None:
+        self._asked_at: deque[float] = deque(maxlen=n_most)
+
+    def add(self) -> None:
+        self._asked_at.append(time.monotonic())
+
+    def remove(self) -> None:
+        """One has come, or will not."""
+        if self._asked_at:
+            self._asked_at.popleft()
+
+    def __bool__(self) -> bool:
+        """Whether there is one that may still come."""
+        now = time.monotonic()
+        return any(now - at < EXPECT_S for at in self._asked_at)
 
 
 class Together:

@@ -13,6 +13,7 @@ from schemas.rpc import Prepare, Prepared
 from services.bus.backlog import Backlog
 from services.bus.connection import Bus
 from services.bus.store import StoreGauge
+from services.bus.tasks import poke
 from services.edge.access import Access
 from services.gateway import errors
 from services.gateway.asking import Idempotency
@@ -121,10 +122,22 @@ class Admission:
 
     async def _prepare_and_begin(self, ask: Ask, found: Found | None, load: Load) -> Tape | None:
         created_at_ms = time.time_ns() // 1_000_000
-        prepared = await self._prepare(ask.native, created_at_ms)
-        generation_id = await self._name(ask, found)
-        if generation_id is None:
-            return None
+        # Named first where nobody else has a say in it: an engine may begin before the log is open.
+        new_id = ids.new_generation_id() if found is None else ""
+        prepared = await self._prepare(ask.native, created_at_ms, new_id)
+        tape = None
+        try:
+            generation_id = new_id if found is None else await self._name(ask, found)
+            if generation_id is not None:
+                tape = await self._begin_prepared(ask, prepared, generation_id, created_at_ms, load)
+            return tape
+        finally:
+            if tape is None and new_id:
+                self.hub.spawn(poke(self.bus, self.settings.model_key, new_id))
+
+    async def _begin_prepared(
+        self, ask: Ask, prepared: Prepared, generation_id: str, created_at_ms: int, load: Load
+    ) -> Tape | None:
         replaces = await self._current(ask)
         requested = self._requested(ask, prepared, generation_id, created_at_ms, replaces)
         ordinal = await self._ordinal(ask.native)
@@ -142,12 +155,10 @@ class Admission:
         self.limiter.hold(ticket, tape)
         return tape
 
-    async def _name(self, ask: Ask, found: Found | None) -> str | None:
-        """The id of a new generation; None where its idempotency key was taken by somebody else."""
-        if found is None or ask.idempotency is None:
-            return ids.new_generation_id()
-        if found.generation_id is not None:  # who named it has not opened its log, and may be dead
-            return found.generation_id
+    async def _name(self, ask: Ask, found: Found) -> str | None:
+        """The id that an idempotency key stands for; None where somebody else has just taken that key."""
+        if ask.idempotency is None or found.generation_id is not None:
+            return found.generation_id  # who named it has not opened its log, and may be dead
         return await self.idempotency.take(ask.caller, ask.idempotency, found)
 
     async def _begin(self, requested: Requested, place: Place) -> Tape | None:
@@ -169,9 +180,11 @@ class Admission:
         await self.opener.show(requested)
         return await self.hub.open(requested.generation_id)
 
-    async def _prepare(self, native: NativeRequest, created_at_ms: int) -> Prepared:
+    async def _prepare(self, native: NativeRequest, created_at_ms: int, new_id: str) -> Prepared:
         body = orjson.dumps(native.body)
-        question = Prepare(kind=native.kind, body=body, created_at_ms=created_at_ms)
+        question = Prepare(
+            kind=native.kind, body=body, created_at_ms=created_at_ms, generation_id=new_id
+        )
         return await self.engines.ask(question, Prepared, n_bytes=len(body))
 
     async def _ordinal(self, native: NativeRequest) -> int | None:

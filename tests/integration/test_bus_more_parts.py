@@ -37,10 +37,12 @@ class Servers:
         self._bus = bus
         self._all: list[Subscription] = []
         self.n_asked = 0
+        self.asked = asyncio.Event()
 
     async def add(self, *, delay_s: float = 0.0, refusal: str = "") -> None:
         async def answer(_question: rpc.EngineQuestion) -> rpc.Detokenized:
             self.n_asked += 1
+            self.asked.set()
             await asyncio.sleep(delay_s)
             if refusal:
                 raise RequestError.invalid(refusal)
@@ -103,6 +105,28 @@ async def test_a_dying_server_and_nobody_after_it(bus: Bus, servers: Servers) ->
     await servers.add(delay_s=60)
     with pytest.raises(RpcTimeout):
         await ask_them(bus, 0.3)
+
+
+async def test_one_that_left_without_an_answer_is_not_waited_for_long(
+    bus: Bus, servers: Servers
+) -> None:
+    await servers.add(delay_s=60)
+    asking = asyncio.create_task(ask_them(bus, 60))
+    async with asyncio.timeout(5):
+        await servers.asked.wait()
+    await servers.stop()
+    async with asyncio.timeout(5):
+        with pytest.raises(NoResponder):
+            await asking
+
+
+async def test_one_that_leaves_may_still_answer(bus: Bus, servers: Servers) -> None:
+    await servers.add(delay_s=0.1)
+    asking = asyncio.create_task(ask_them(bus))
+    async with asyncio.timeout(5):
+        await servers.asked.wait()
+    await servers.stop()
+    assert await asking == "after 0.1"
 
 
 async def test_open_tasks_are_those_that_nobody_acknowledged(bus: Bus) -> None:

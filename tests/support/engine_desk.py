@@ -24,6 +24,7 @@ from schemas.generation import Generation, apply_entry
 from schemas.ids import new_short_id
 from schemas.params import Output as OutputParams
 from schemas.params import Params
+from schemas.rpc import Prepared
 from schemas.tasks import Task
 from services.bus.connection import Bus, unsubscribe
 from services.bus.jetstream import api
@@ -31,6 +32,7 @@ from services.bus.log import LogWriter, read_log
 from services.bus.task_queue import TaskQueue
 from services.bus.tasks import on_poke, publish_task
 from services.engine.config import EngineSettings
+from services.engine.jobs import n_choices
 from services.engine.protocol import (
     Admit,
     Cancel,
@@ -93,7 +95,10 @@ class Desk:
             model_path="m",
             **fields,  # type: ignore[arg-type]
         )
-        self.runner = Runner(bus, self.settings, COMPAT, self.decoder, build="b")
+        self.is_alone = True
+        self.runner = Runner(
+            bus, self.settings, COMPAT, self.decoder, build="b", is_alone=lambda: self.is_alone
+        )
 
     async def request(self, generation_id: str = "", **changes: object) -> str:
         """A request as a gateway makes it."""
@@ -103,12 +108,25 @@ class Desk:
         await LogWriter(self.bus).append(Generation(), requested.generation_id, requested)
         return requested.generation_id
 
+    async def prepare(self, generation_id: str, **changes: object) -> None:
+        """A gateway has the same request prepared."""
+        requested = new_requested(generation_id, self.model_key, **changes)
+        prepared = Prepared(
+            prompts=requested.prompts,
+            params=requested.params,
+            n_slots=n_choices(requested),
+            n_ctx=COMPAT.n_ctx,
+        )
+        await self.runner._is_open.wait()
+        self.runner.on_prepare()
+        self.runner.on_prepared(generation_id, prepared)
+
     async def admits(self, n: int) -> list[str]:
         """The generations that the decoder is told to run next."""
         return [(await self.decoder.next_admit()).generation_id for _ in range(n)]
 
     def say(self, *outputs: Output) -> None:
-        self.runner.on_outputs(outputs)
+        self.runner.on_outputs(self.runner.head_starts.sift(outputs))
 
     def start(self, generation_id: str) -> None:
         choice = ChoiceStart(choice=0, slot=0, seed=1, n_prompt=3)

@@ -21,6 +21,7 @@ from services.engine.protocol import (
     ContextShifted,
     Control,
     ControlTaken,
+    Dropped,
     Ended,
     Output,
     PromptProgress,
@@ -88,6 +89,8 @@ class Loop:
                 self._admit(command)
             case Cancel():
                 self._drop(command.generation_id)
+                if command.is_answered:
+                    self._outputs.append(Dropped(generation_id=command.generation_id))
             case Control():
                 self._end_reasoning(command.generation_id)
             case ActOnSlot():

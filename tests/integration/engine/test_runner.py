@@ -17,7 +17,7 @@ from services.bus.errors import Fenced, StoreFull
 from services.bus.log import Entry, LogWriter, read_log
 from services.bus.rpc import serve
 from services.bus.tasks import publish_task
-from services.engine import runner
+from services.engine import upkeep
 from services.engine.gathering import GATHER_S
 from tests.support import events
 from tests.support.engine_desk import (
@@ -282,7 +282,7 @@ async def test_a_gateway_that_comes_too_late_loses_its_append(bus: Bus, model_ke
 async def test_a_broker_that_takes_nothing_makes_the_decoder_wait(
     bus: Bus, model_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "MAX_UNSENT_TOKENS", 10)
+    monkeypatch.setattr(upkeep, "MAX_UNSENT_TOKENS", 10)
     async with desk(bus, model_key) as d:
         g = await d.request()
         await d.admits(1)

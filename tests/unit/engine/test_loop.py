@@ -15,6 +15,7 @@ from services.engine.protocol import (
     ChoiceJob,
     Command,
     Control,
+    Dropped,
     Emitted,
     Ended,
     Output,
@@ -148,6 +149,16 @@ def test_every_choice_is_closed() -> None:
     endless = admit("endless", (1, 2), ignore_eos=True)
     run(ScriptedModel(), [GOOD, endless], [], [Cancel(generation_id="endless"), other(seed=13)])
     assert OneLetter.closed == 3
+
+
+def test_a_cancel_that_wants_an_answer_gets_one_whatever_it_finds() -> None:
+    endless = admit("endless", (1, 2), ignore_eos=True)
+    cancels = [Cancel(generation_id=name, is_answered=True) for name in ("endless", "unknown")]
+    outputs = run(ScriptedModel(), [endless], [], [*cancels, GOOD])
+    dropped = [o.generation_id for o in outputs if isinstance(o, Dropped)]
+    assert dropped == ["endless", "unknown"]
+    after = outputs[outputs.index(Dropped(generation_id="endless")) :]
+    assert not [o for o in after if isinstance(o, Emitted) and o.generation_id == "endless"]
 
 
 def test_the_same_generation_is_not_admitted_twice() -> None:
