@@ -19,13 +19,14 @@ class Prepare(TaggedMessage, frozen=True, kw_only=True, tag="prepare"):
     kind: chat (body has `messages`) or completion (body has `prompt`). body: JSON under
     llama-server's native names (the gateway has translated the client's dialect).
     created_at_ms: the template's clock. generation_id: of the log that will be opened with it next, if
-    that is so; an engine may begin before it is.
+    that is so; an engine may begin before it is. n_following: questions like this right behind it.
     """
 
     kind: str
     body: bytes
     created_at_ms: int
     generation_id: str = ""
+    n_following: int = 0
     media: tuple[MediaRef, ...] = ()
 
 

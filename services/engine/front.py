@@ -151,7 +151,7 @@ class Front:
         if not self._was_ready or runner is None or questions is None:
             raise RequestError.unavailable("Loading model")
         prepared: rpc.Prepared | None = None
-        runner.on_prepare()
+        runner.on_prepare(question.n_following)
         try:
             prepared = await questions.prepare(question)
             return prepared

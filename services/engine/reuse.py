@@ -49,6 +49,12 @@ class Reuse:
         n_kept = 0 if self._table.is_leading(slot) else self._fit(slot, prompt, n_cache_reuse)
         self._table.keep(slot, n_kept)
 
+    def renounce(self, slot: Slot, prompt: list[int], *, is_chosen: bool) -> None:
+        """Empty a slot for a `prompt` that may reuse nothing; RAM gets what it would get for any other."""
+        if self._is_worth_exchange(slot, prompt, is_chosen=is_chosen):
+            self._save(slot)
+        self._table.keep(slot, 0)
+
     def clear(self, slot: Slot) -> None:
         """Empty a slot; what it held goes to RAM."""
         self._save(slot)

@@ -135,9 +135,9 @@ class Runner:
         self._is_ready.clear()
         self._is_open.clear()
 
-    def on_prepare(self) -> None:
-        """Somebody asks what a request means; `on_prepared` follows."""
-        self._expected.add()
+    def on_prepare(self, n_following: int = 0) -> None:
+        """Somebody asks what a request means; `on_prepared` follows. n_following: as in `Prepare`."""
+        self._expected.add(n_following)
 
     def on_prepared(self, generation_id: str, prepared: Prepared | None) -> None:
         """That was answered, or refused (None). Its decoding begins at once where its task is sure to

@@ -170,13 +170,13 @@ class Seating:
         be computed as they were at first."""
         prompt = list(need.prompt)
         slot, is_chosen = self._reuse.choose(free, prompt)
+        is_chosen = is_chosen or self._is_bound(request)
         if request.can_reuse and not need.emitted:
-            is_chosen = is_chosen or self._is_bound(request)
             self._reuse.prepare(
                 slot, prompt, is_chosen=is_chosen, n_cache_reuse=request.n_cache_reuse
             )
         else:
-            self._reuse.clear(slot)
+            self._reuse.renounce(slot, prompt, is_chosen=is_chosen)
         return slot
 
     def _follow(self, request: Request, need: Need, slot: Slot, leader: Seat) -> Seat:

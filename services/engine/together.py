@@ -18,13 +18,19 @@ EXPECT_S = 0.02
 
 
 class Expected:
-    """Requests that somebody asked the meaning of: their tasks follow, here or at another engine."""
+    """Requests that somebody asked the meaning of: their tasks follow, here or at another engine. And
+    those that are about to ask."""
 
     def __init__(self, n_most: int) -> None:
         self._asked_at: deque[float] = deque(maxlen=n_most)
+        self._n_following = 0
+        self._followed_at = 0.0
 
-    def add(self) -> None:
-        self._asked_at.append(time.monotonic())
+    def add(self, n_following: int = 0) -> None:
+        """One more. n_following: right behind it, as far as whoever asks knows."""
+        self._followed_at = time.monotonic()
+        self._n_following = n_following
+        self._asked_at.append(self._followed_at)
 
     def remove(self) -> None:
         """One has come, or will not."""
@@ -34,6 +40,8 @@ class Expected:
     def __bool__(self) -> bool:
         """Whether there is one that may still come."""
         now = time.monotonic()
+        if self._n_following and now - self._followed_at < EXPECT_S:
+            return True
         return any(now - at < EXPECT_S for at in self._asked_at)
 
 

@@ -18,6 +18,7 @@ from services.edge.access import Access
 from services.gateway import errors
 from services.gateway.asking import Idempotency
 from services.gateway.config import GatewaySettings
+from services.gateway.crowd import Crowd
 from services.gateway.dialects.fields import JsonObject, NativeRequest
 from services.gateway.engines import Engines
 from services.gateway.idempotency import Conflicts, Found, IdempotencyKeys
@@ -67,6 +68,7 @@ class Admission:
     backlog: Backlog
     loads: CallerLoads
     settings: GatewaySettings
+    crowd: Crowd = field(default_factory=Crowd)
 
     async def admit(self, ask: Ask) -> Tape:
         """The tape of the generation that answers `ask`, a new one unless its idempotency key stands
@@ -124,7 +126,9 @@ class Admission:
         created_at_ms = time.time_ns() // 1_000_000
         # Named first where nobody else has a say in it: an engine may begin before the log is open.
         new_id = ids.new_generation_id() if found is None else ""
-        prepared = await self._prepare(ask.native, created_at_ms, new_id)
+        with self.crowd.member() as member:
+            n_following = await member.n_following()
+            prepared = await self._prepare(ask.native, created_at_ms, new_id, n_following)
         tape = None
         try:
             generation_id = new_id if found is None else await self._name(ask, found)
@@ -180,10 +184,16 @@ class Admission:
         await self.opener.show(requested)
         return await self.hub.open(requested.generation_id)
 
-    async def _prepare(self, native: NativeRequest, created_at_ms: int, new_id: str) -> Prepared:
+    async def _prepare(
+        self, native: NativeRequest, created_at_ms: int, new_id: str, n_following: int
+    ) -> Prepared:
         body = orjson.dumps(native.body)
         question = Prepare(
-            kind=native.kind, body=body, created_at_ms=created_at_ms, generation_id=new_id
+            kind=native.kind,
+            body=body,
+            created_at_ms=created_at_ms,
+            generation_id=new_id,
+            n_following=n_following,
         )
         return await self.engines.ask(question, Prepared, n_bytes=len(body))
 
