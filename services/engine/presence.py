@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 
 import msgspec
 
@@ -16,6 +17,8 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
 TTL_S = 4
+LOOK_S = 5.0
+"""Who else is there is looked up so often: to be wrong about it for a while costs some work only."""
 
 
 class Presence:
@@ -28,6 +31,7 @@ class Presence:
         self._bucket = Bucket(bus, subjects.PRESENCE_BUCKET)
         self._presence = presence
         self.is_alone = False
+        self._looked_at = float("-inf")
         self._key = subjects.presence_key("engine", presence.engine)
         self._changed = asyncio.Event()
 
@@ -48,11 +52,14 @@ class Presence:
                 pass
 
     async def publish(self) -> None:
-        """Publish once, and look who else is there; without a broker the next period tries again."""
+        """Publish once, and look who else is there if it is time; without a broker the next period tries
+        again."""
         try:
             await self._bucket.put(self._key, codec.encode(self._presence), ttl_s=TTL_S)
-            others = await self._bucket.entries(subjects.presence_key("engine", "*"))
-            self.is_alone = not any(map(self._is_rival, others.values()))
+            if time.monotonic() - self._looked_at >= LOOK_S:
+                others = await self._bucket.entries(subjects.presence_key("engine", "*"))
+                self.is_alone = not any(map(self._is_rival, others.values()))
+                self._looked_at = time.monotonic()
         except BusError as error:
             log.warning("action=presence_lost error=%s", error)
 
