@@ -8,6 +8,7 @@ from bench import (
     durable,
     engines,
     fairness,
+    first_token,
     gateway,
     keys,
     peer,
@@ -28,15 +29,19 @@ BENCHES = {
     "fairness": fairness.run,
     "keys": keys.run,
     "peer": peer.run,
+    "first_token": first_token.run,
 }
-ALONE = [name for name in BENCHES if name != "peer"]
+BESIDE = ("peer", "first_token")
+ALONE = [name for name in BENCHES if name not in BESIDE]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHES)}")
-    parser.add_argument("--model", default="", help="GGUF file (peer, start)")
-    parser.add_argument("--threads", type=int, default=1, help="of both servers (peer)")
+    parser.add_argument("--model", default="", help="GGUF file (peer, first_token, start)")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="of both servers (peer, first_token)"
+    )
     parser.add_argument("--rounds", type=int, default=0, help="repetitions (default: the bench's)")
     parser.add_argument("--rate", type=float, default=100, help="tokens/s per stream (cpu)")
     parser.add_argument("--streams", type=int, default=0, help="at once (default: the bench's)")
@@ -44,7 +49,7 @@ def main() -> None:
     parser.add_argument(
         "--logs", type=int, default=10_000, help="stored beside (resume), archived (archive)"
     )
-    parser.add_argument("--llama-server", default="", help="binary; else it is built once (peer)")
+    parser.add_argument("--llama-server", default="", help="binary; else it is built once")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHES]
     if unknown:

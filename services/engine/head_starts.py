@@ -43,13 +43,18 @@ class HeadStarts:
         self._send = send
         self._on_outputs = on_outputs
         self._running: dict[str, _HeadStart] = {}
-        self._dropping: dict[str, asyncio.Event] = {}
+        self._dropping: set[str] = set()
 
     def __contains__(self, generation_id: str) -> bool:
         return generation_id in self._running
 
     def __len__(self) -> int:
         return len(self._running)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the decoder works for one, or has not let go of it yet."""
+        return bool(self._running or self._dropping)
 
     @property
     def n_slots(self) -> int:
@@ -65,9 +70,9 @@ class HeadStarts:
         self._running[generation_id] = _HeadStart(admit, expiry)
         self._send(admit)
 
-    async def settle(self, state: Generation) -> None:
-        """Before a log is claimed: keep only what is of use, and wait until the decoder has let go of
-        anything else. What is kept expires no more: `release` or `drop` it. state: of the open log."""
+    def settle(self, state: Generation) -> None:
+        """Before a log is claimed: keep only what is of use to it. What is kept expires no more:
+        `release` or `drop` it. state: of the open log."""
         requested = state.requested
         assert requested is not None
         generation_id = requested.generation_id
@@ -76,8 +81,6 @@ class HeadStarts:
             running.expiry.cancel()
         else:
             self.drop(generation_id)
-        if (dropped := self._dropping.get(generation_id)) is not None:
-            await dropped.wait()
 
     def release(self, generation_id: str) -> bool:
         """The generation is claimed: whether it had a head start. What was held back is told now."""
@@ -90,7 +93,8 @@ class HeadStarts:
         return True
 
     def sift(self, outputs: Outputs) -> Outputs:
-        """What may be told of one report of the decoder; the rest is held back, or let go."""
+        """What may be told of one report of the decoder; the rest is held back, or let go. What comes of
+        a dropped one after its Dropped is of the next admission."""
         if not self._running and not self._dropping:
             return outputs
         told, held = list[Output](), dict[str, list[Output]]()
@@ -101,7 +105,7 @@ class HeadStarts:
             elif generation_id not in self._dropping:
                 told.append(output)
             elif isinstance(output, Dropped):
-                self._dropping.pop(generation_id).set()
+                self._dropping.discard(generation_id)
         for generation_id, each in held.items():
             self._running[generation_id].reports.append(tuple(each))
         return tuple(told)
@@ -112,7 +116,7 @@ class HeadStarts:
         if running is not None:
             log.info("action=head_start_dropped generation=%s", generation_id)
             running.expiry.cancel()
-            self._dropping[generation_id] = asyncio.Event()
+            self._dropping.add(generation_id)
             self._send(Cancel(generation_id=generation_id, is_answered=True))
 
     def make_room(self, n_free: int) -> None:
@@ -125,6 +129,4 @@ class HeadStarts:
         running, self._running = self._running, {}
         for each in running.values():
             each.expiry.cancel()
-        dropping, self._dropping = self._dropping, {}
-        for dropped in dropping.values():
-            dropped.set()
+        self._dropping.clear()

@@ -92,14 +92,18 @@ class Runner:
 
     @property
     def n_free_slots(self) -> int:
-        n_taken = sum(run.n_slots for run in self._runs.values())
-        n_taken += sum(delivery.task.n_slots for delivery in self._pending.values())
-        return max(0, self._settings.n_slots - n_taken)
+        n_pending = sum(delivery.task.n_slots for delivery in self._pending.values())
+        return max(0, self._n_unclaimed - n_pending)
+
+    @property
+    def _n_unclaimed(self) -> int:
+        """Slots for what is not claimed yet, begun or not."""
+        return self._settings.n_slots - sum(run.n_slots for run in self._runs.values())
 
     @property
     def is_busy(self) -> bool:
         """Whether the decoder has something to do."""
-        return bool(self._runs) or len(self.head_starts) > 0
+        return bool(self._runs) or self.head_starts.is_busy
 
     async def consume(self, queue: TaskQueue) -> None:
         """Fetch what the slots can take, until the drain."""
@@ -142,11 +146,11 @@ class Runner:
     def on_prepared(self, generation_id: str, prepared: Prepared | None) -> None:
         """That was answered, or refused (None). Its decoding begins at once where its task is sure to
         come here. generation_id: as in `Prepare`."""
-        if prepared is None or (generation_id and self._may_begin(prepared)):
-            self._expected.remove()
         if prepared is None:
+            self._expected.remove()
             self._flush_unless_worth_waiting()
-        elif generation_id and self._may_begin(prepared):
+        elif generation_id and self._may_begin(generation_id, prepared):
+            self._expected.remove()
             seeds = _seeds(prepared.params, prepared.n_slots)
             replay = self._settings.failover_replay
             self.head_starts.begin(first_admit(generation_id, prepared, seeds, replay=replay))
@@ -245,7 +249,7 @@ class Runner:
 
     async def _claim(self, generation_id: str, found: Found) -> Run:
         await self._is_ready.wait()
-        await self.head_starts.settle(found.state)
+        self.head_starts.settle(found.state)
         state = await self._claims.claim(found.state, generation_id)
         collected = found.collected()
         run = Run(
@@ -263,11 +267,13 @@ class Runner:
             self._spawn(self._stop_if_closed(generation_id))
         return run
 
-    def _may_begin(self, prepared: Prepared) -> bool:
-        is_ready = self._is_open.is_set() and not self._is_stopping
-        n_free = self.n_free_slots - self.head_starts.n_slots
-        has_room = prepared.params.limits.id_slot < 0 and prepared.n_slots <= n_free
-        return is_ready and has_room and self._is_alone()
+    def _may_begin(self, generation_id: str, prepared: Prepared) -> bool:
+        """Not where the task was here before: a slow answer is asked for twice."""
+        is_known = generation_id in self._runs or generation_id in self._pending
+        is_ready = self._is_open.is_set() and not self._is_stopping and not is_known
+        has_room = prepared.n_slots <= self._n_unclaimed - self.head_starts.n_slots
+        is_free_to_choose = prepared.params.limits.id_slot < 0
+        return is_ready and has_room and is_free_to_choose and self._is_alone()
 
     def _is_worth_waiting(self, n_held: int) -> bool:
         """Whether the decoder has nothing else to do, and others are about to come."""
@@ -283,7 +289,7 @@ class Runner:
     def _admit(self, run: Run, collected: dict[int, ChoiceTokens]) -> None:
         if self.head_starts.release(run.generation_id):
             return
-        self.head_starts.make_room(self.n_free_slots)
+        self.head_starts.make_room(self._n_unclaimed)
         seeds = _seeds(run.requested.params, n_choices(run.requested))
         replay = self._settings.failover_replay
         admit = build_admit(run.requested, collected, seeds, replay=replay)

@@ -6,6 +6,7 @@ import pytest
 
 from schemas import subjects
 from schemas.events import Claimed, Event, Requested, Started, Tokens
+from schemas.generation import Generation
 from services.bus.connection import Bus
 from services.bus.tasks import poke
 from services.engine.protocol import Dropped
@@ -78,6 +79,7 @@ async def test_who_asks_and_does_not_come_is_forgotten(bus: Bus, model_key: str)
         await d.prepare(g)
         await poke(bus, model_key, g)
         assert await d.decoder.cancelled.get() == g
+        d.say(Dropped(generation_id=g))
         assert not d.runner.is_busy
         assert await log_of(bus, g) == []
 
@@ -104,6 +106,43 @@ async def test_only_free_slots_are_used(bus: Bus, model_key: str) -> None:
         overtaker = await d.request()  # nobody prepared it here
         assert await d.admits(1) == [overtaker]
         assert await d.decoder.cancelled.get() == ahead
+
+
+async def test_a_question_that_comes_again_begins_nothing_anew(bus: Bus, model_key: str) -> None:
+    """A gateway that waits for an answer asks all engines once more."""
+    async with desk(bus, model_key, n_slots=N_SLOTS) as d:
+        g = events.new_id()
+        await d.prepare(g)
+        await d.prepare(g)
+        await d.request(g)
+        d.start(g)
+        d.token(g, 0, "a")
+        await until(bus, g, lambda state: state.n_tokens.get(0, 0) == 1)
+        await d.prepare(g)
+        d.token(g, 1, "b")
+        assert texts(await finish(d, g, 2)) == "ab"
+        assert await d.admits(1) == [g]
+        assert d.decoder.admitted.empty()
+
+
+async def test_who_is_about_to_be_claimed_keeps_its_slot(bus: Bus, model_key: str) -> None:
+    async with desk(bus, model_key, n_slots=N_SLOTS) as d:
+        ahead = events.new_id()
+        await d.prepare(ahead)
+        claim, other = d.runner._claims.claim, await d.request()
+
+        async def claim_after_the_other(state: Generation, generation_id: str) -> Generation:
+            if generation_id == ahead:
+                await until(bus, other, lambda state: state.attempt == 1)
+            return await claim(state, generation_id)
+
+        d.runner._claims.claim = claim_after_the_other  # type: ignore[method-assign]
+        await d.request(ahead)
+        assert await d.admits(2) == [ahead, other]
+        d.start(ahead)
+        d.token(ahead, 0)
+        await finish(d, ahead, 1)
+        assert d.decoder.admitted.empty()
 
 
 async def test_the_decoder_dies_meanwhile(bus: Bus, model_key: str) -> None:
