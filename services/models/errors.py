@@ -2,7 +2,6 @@
 
 ModelsError(LlamatapeError)
 ├── DownloadFailed   a model's file cannot be had
-├── NotGguf          the file is not a GGUF model, or is damaged
 └── KeyProblem       an order about API keys cannot be carried out
     ├── BadKey         no key can be like that
     ├── UnknownKey     there is no such key
@@ -18,10 +17,6 @@ class ModelsError(LlamatapeError):
 
 class DownloadFailed(ModelsError):
     """A model's file cannot be had; the message is one line that says why."""
-
-
-class NotGguf(ModelsError):
-    """The file is not a GGUF model, or is damaged."""
 
 
 class KeyProblem(ModelsError):

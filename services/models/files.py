@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.models.errors import NotGguf
-from services.models.gguf import read_header
+from services.gguf import Array, Header, NotGguf, read_header
 
 CHUNK_BYTES = 4 << 20
 LOWEST_PRIORITY = 19
+KEPT_TEXT_CHARS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +60,22 @@ def digest_of(path: str, is_given_up: Callable[[], bool]) -> str | None:
 
 
 def header_of(path: str) -> dict[str, object]:
-    """The GGUF header, empty for a file that has none. Raises OSError."""
+    """The GGUF header as `plain` gives it, empty for a file that has none. Raises OSError."""
     with open(path, "rb") as file, contextlib.suppress(NotGguf):
-        return read_header(file)
+        return plain(read_header(file))
     return {}
+
+
+def plain(header: Header) -> dict[str, object]:
+    """Numbers and flags as they are, long text cut, arrays as `{"n": length}`; adds `gguf.version` and
+    `gguf.n_tensors`."""
+    found: dict[str, object] = {"gguf.version": header.version, "gguf.n_tensors": header.n_tensors}
+    for key, value in header.metadata.items():
+        if isinstance(value, Array):
+            found[key] = {"n": value.n}
+        else:
+            found[key] = value[:KEPT_TEXT_CHARS] if isinstance(value, str) else value
+    return found
 
 
 def yield_to_others() -> None:

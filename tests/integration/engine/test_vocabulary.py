@@ -11,6 +11,7 @@ from services.engine.errors import ModelNotLoadable
 from services.engine.llama import legacy_template
 from services.engine.llama.gguf import read_gguf
 from services.engine.llama.vocabulary import Vocabulary, ftype_name, to_utf8
+from services.gguf import Array
 from tools.demo_model import demo_model
 
 TINY = Path(__file__).parents[2] / "models" / "stories-tiny.gguf"
@@ -152,7 +153,7 @@ def test_header_of_a_real_model(smol: Vocabulary) -> None:
     assert header.n_params == smol.n_params
     assert ftype_name(header.number("general.file_type")) == "Q4_1"
     assert "<|im_start|>" in header.text("tokenizer.chat_template")
-    assert header.metadata["tokenizer.ggml.tokens"] == smol.n_vocab
+    assert header.metadata["tokenizer.ggml.tokens"] == Array(smol.n_vocab)
     assert 0 < header.n_header_bytes < header.n_file_bytes
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from services.models.errors import NotGguf
-from services.models.gguf import read_header
+from services.gguf import Array, NotGguf, count_weights, read_header
+from services.models.files import plain
 
-MODEL = Path(__file__).resolve().parents[2] / "models" / "stories-tiny.gguf"
+MODEL = Path(__file__).resolve().parents[1] / "models" / "stories-tiny.gguf"
 
 
 def text(value: str) -> bytes:
@@ -27,7 +27,7 @@ def gguf(*pairs: bytes, n_pairs: int | None = None, version: int = 3) -> bytes:
 
 
 def header(data: bytes) -> dict[str, object]:
-    return read_header(io.BytesIO(data))
+    return plain(read_header(io.BytesIO(data)))
 
 
 def test_values_of_every_kind() -> None:
@@ -61,10 +61,12 @@ def test_values_of_every_kind() -> None:
 def test_a_real_file() -> None:
     with MODEL.open("rb") as file:
         found = read_header(file)
-    assert found["general.architecture"] == "llama"
-    tokens = found["tokenizer.ggml.tokens"]
-    assert isinstance(tokens, dict)
-    assert tokens["n"] > 100
+        n_weights = count_weights(file, found.n_tensors)
+    assert found.metadata["general.architecture"] == "llama"
+    tokens = found.metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, Array)
+    assert tokens.n > 100
+    assert MODEL.stat().st_size / 8 < n_weights < MODEL.stat().st_size
 
 
 def test_long_text_is_cut() -> None:
@@ -101,3 +103,20 @@ def test_every_cut_of_a_good_file_is_damage() -> None:
     for length in range(len(whole)):
         with pytest.raises(NotGguf):
             header(whole[:length])
+
+
+def tensor(name: str, *shape: int) -> bytes:
+    n = len(shape)
+    return text(name) + struct.pack(f"<I{n}QIQ", n, *shape, 0, 0)
+
+
+def test_the_weights_of_all_tensors_are_counted() -> None:
+    file = io.BytesIO(tensor("a", 3, 4) + tensor("b", 5) + b"weights")
+    assert count_weights(file, 2) == 17
+    assert file.read() == b"weights"
+
+
+@pytest.mark.parametrize("data", [tensor("a", 3)[:-1], text("a") + struct.pack("<I", 9)])
+def test_a_damaged_tensor(data: bytes) -> None:
+    with pytest.raises(NotGguf):
+        count_weights(io.BytesIO(data), 1)
