@@ -11,7 +11,7 @@ from services.edge.access import access_of
 from services.edge.disconnect import unless_gone
 from services.edge.errors import JSON_TYPE, problem_response
 from services.edge.sse import SseResponse
-from services.gateway.cancellation import LogEnder
+from services.gateway.cancellation import Canceller
 from services.streams.tape import Tape
 
 
@@ -30,7 +30,7 @@ CLIENT_GONE = "client_gone"
 class Answers:
     """Turns a tape into a response; cancels what nobody can read any more."""
 
-    def __init__(self, ender: LogEnder) -> None:
+    def __init__(self, ender: Canceller) -> None:
         self._ender = ender
 
     async def respond(

@@ -21,7 +21,7 @@ from services.edge.key_ring import KeyRing
 from services.edge.prefix import install_prefix
 from services.gateway.admission import Admission
 from services.gateway.answer import Answers
-from services.gateway.cancellation import LogEnder
+from services.gateway.cancellation import Canceller
 from services.gateway.choosing import MODEL_PATHS, ChoosingRoutes
 from services.gateway.config import GatewaySettings
 from services.gateway.controlling import ControlRoutes
@@ -76,7 +76,7 @@ def create_app(
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     engines = Engines(bus, settings.model_key, settings.prepare_timeout_s)
-    ender = LogEnder(bus, writer, settings.model_key)
+    ender = Canceller(bus, writer, settings.model_key)
     admission = Admission(
         bus=bus,
         hub=hub,

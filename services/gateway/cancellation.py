@@ -7,16 +7,17 @@ from schemas.errors import Problem
 from schemas.events import Cancelled, Failed
 from schemas.generation import Generation, apply_entry
 from services.bus.connection import Bus
-from services.bus.errors import BusError, Fenced, LogClosed
-from services.bus.log import LogWriter, last_entry
+from services.bus.errors import BusError
+from services.bus.log import Entry, LogWriter, last_entry
 from services.bus.tasks import poke
+from services.streams.ending import append_end
 
 log = logging.getLogger(__name__)
 
 WRITER = "gateway"
 
 
-class LogEnder:
+class Canceller:
     """Writes terminal events, and tells the engines to look."""
 
     def __init__(self, bus: Bus, writer: LogWriter, model_key: str) -> None:
@@ -44,8 +45,11 @@ class LogEnder:
     ) -> bool:
         try:
             if state is None:
-                state = await self._after_last(generation_id, Generation())
-            is_ours = await self._append(generation_id, event, state)
+                last = await self._last_entry(generation_id)
+                state = Generation()
+                if last is not None:
+                    state = apply_entry(state, last.seq, last.events)
+            is_ours = await append_end(self._writer, self._last_entry, generation_id, state, event)
         except BusError as error:
             log.warning("action=end_failed generation=%s error=%r", generation_id, error)
             return False
@@ -53,26 +57,8 @@ class LogEnder:
             await poke(self._bus, self._model_key, generation_id)
         return is_ours
 
-    async def _append(
-        self, generation_id: str, event: Cancelled | Failed, state: Generation
-    ) -> bool:
-        """Append until it is stored or somebody else has ended the log. Each time that an engine's
-        tokens were first, their sequence is the next fence."""
-        while True:
-            try:
-                await self._writer.append(state, generation_id, event)
-            except LogClosed:
-                return False
-            except Fenced:
-                state = await self._after_last(generation_id, state)
-            else:
-                return True
-
-    async def _after_last(self, generation_id: str, state: Generation) -> Generation:
-        """`state`, moved on to the last entry that the leader has; what lies between is not folded,
-        since only the end and the sequence matter here."""
-        entry = await last_entry(self._bus, generation_id)
-        return state if entry is None else apply_entry(state, entry.seq, entry.events)
+    async def _last_entry(self, generation_id: str) -> Entry | None:
+        return await last_entry(self._bus, generation_id)
 
 
 def _now_ms() -> int:

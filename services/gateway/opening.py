@@ -19,7 +19,7 @@ from services.bus.errors import BusError, BusUnavailable, Fenced, LogClosed, Mes
 from services.bus.log import LogWriter
 from services.bus.tasks import publish_task
 from services.gateway import errors
-from services.gateway.cancellation import LogEnder
+from services.gateway.cancellation import Canceller
 from services.streams.conversations import Conversations, entry_of
 from services.streams.hub import Hub
 
@@ -46,7 +46,7 @@ class Opener:
     writer: LogWriter
     hub: Hub
     conversations: Conversations
-    ender: LogEnder
+    ender: Canceller
 
     async def open(self, requested: Requested, place: Place) -> bool:
         """Whether the log was opened by this call; False where it was not empty any more.

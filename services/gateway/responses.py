@@ -16,7 +16,7 @@ from services.edge.sse import SseResponse
 from services.gateway.admission import Admission, Ask
 from services.gateway.answer import Answers, answer_headers, headers_of
 from services.gateway.asking import idempotency_of, priority_of
-from services.gateway.cancellation import LogEnder
+from services.gateway.cancellation import Canceller
 from services.gateway.config import GatewaySettings
 from services.gateway.counting import OPENAI_OBJECT, TokenCounter, counted_response
 from services.gateway.dialects import responses
@@ -40,7 +40,7 @@ class ResponsesRoutes:
         answers: Answers,
         stored: StoredResponses,
         counter: TokenCounter,
-        ender: LogEnder,
+        ender: Canceller,
         settings: GatewaySettings,
     ) -> None:
         self._admission = admission

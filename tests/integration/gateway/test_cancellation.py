@@ -11,22 +11,22 @@ from services.bus.connection import Bus
 from services.bus.errors import Fenced, LogClosed
 from services.bus.log import LogWriter, read_generation, read_log
 from services.bus.tasks import on_poke
-from services.gateway.cancellation import LogEnder
+from services.gateway.cancellation import Canceller
 from tests.support import events
 
 FINISHED = Finished(usage=Usage(n_prompt=3, n_predicted=1))
 
 
 @pytest.fixture
-def ender(bus: Bus) -> LogEnder:
-    return LogEnder(bus, LogWriter(bus), events.MODEL_KEY)
+def ender(bus: Bus) -> Canceller:
+    return Canceller(bus, LogWriter(bus), events.MODEL_KEY)
 
 
 async def opened(bus: Bus, generation_id: str) -> Generation:
     return await LogWriter(bus).append(Generation(), generation_id, events.requested(generation_id))
 
 
-async def test_a_cancel_wins_against_a_fast_engine(bus: Bus, ender: LogEnder) -> None:
+async def test_a_cancel_wins_against_a_fast_engine(bus: Bus, ender: Canceller) -> None:
     generation_id = events.new_id()
     state = await opened(bus, generation_id)
     poked = asyncio.Event()
@@ -51,7 +51,7 @@ async def test_a_cancel_wins_against_a_fast_engine(bus: Bus, ender: LogEnder) ->
     assert end.n_ignored == 0
 
 
-async def test_a_cancel_that_comes_too_late_changes_nothing(bus: Bus, ender: LogEnder) -> None:
+async def test_a_cancel_that_comes_too_late_changes_nothing(bus: Bus, ender: Canceller) -> None:
     generation_id = events.new_id()
     state = await opened(bus, generation_id)
     done = await LogWriter(bus).append(state, generation_id, events.token(0), FINISHED)
@@ -61,7 +61,7 @@ async def test_a_cancel_that_comes_too_late_changes_nothing(bus: Bus, ender: Log
     assert (await read_log(bus, generation_id))[-1].events[-1] == FINISHED
 
 
-async def test_of_many_that_end_a_log_one_does(bus: Bus, ender: LogEnder) -> None:
+async def test_of_many_that_end_a_log_one_does(bus: Bus, ender: Canceller) -> None:
     generation_id = events.new_id()
     await opened(bus, generation_id)
     ends = [ender.cancel(generation_id, f"stopped {n}") for n in range(5)]
@@ -69,7 +69,7 @@ async def test_of_many_that_end_a_log_one_does(bus: Bus, ender: LogEnder) -> Non
     assert len(await read_log(bus, generation_id)) == 2
 
 
-async def test_a_log_that_was_never_opened_can_be_ended(bus: Bus, ender: LogEnder) -> None:
+async def test_a_log_that_was_never_opened_can_be_ended(bus: Bus, ender: Canceller) -> None:
     generation_id = events.new_id()
     problem = Problem(code="server_error", message="no")
     assert await ender.fail(generation_id, problem)
