@@ -97,20 +97,26 @@ class DecoderProcess:
 
     def send(self, command: Command) -> None:
         """Queue one command. What is sent to a dead decoder is lost: `on_gone` tells of it."""
-        if self._transport is not None:
-            self._transport.write(_frame(codec.encode(command)))
+        if (transport := self._open_transport) is not None:
+            transport.write(_frame(codec.encode(command)))
 
     def pause(self) -> None:
         """Hear nothing more for now: the decoder waits as soon as the pipe is full. Idempotent."""
-        if not self._is_paused and self._transport is not None:
+        if not self._is_paused and (transport := self._open_transport) is not None:
             self._is_paused = True
-            self._transport.pause_reading()
+            transport.pause_reading()
 
     def resume(self) -> None:
         """Go on hearing. Idempotent."""
-        if self._is_paused and self._transport is not None:
+        if self._is_paused and (transport := self._open_transport) is not None:
             self._is_paused = False
-            self._transport.resume_reading()
+            transport.resume_reading()
+
+    @property
+    def _open_transport(self) -> asyncio.Transport | None:
+        """None also where the decoder has just died and `on_gone` is still to come: uvloop raises there."""
+        transport = self._transport
+        return None if transport is None or transport.is_closing() else transport
 
     def check(self, *, is_busy: bool) -> None:
         """Kill a decoder that is stopped, or that should work and does not; `run` starts the next.

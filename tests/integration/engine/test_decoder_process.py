@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from services.engine.config import EngineSettings
 from services.engine.decoder_process import DecoderEvents, DecoderProcess
-from services.engine.protocol import Output, Ready
+from services.engine.protocol import Cancel, Output, Ready
 from services.engine.watchdog import process_state
 from tests.support.processes import wait_gone
 
@@ -100,3 +101,18 @@ async def test_a_signal_to_the_group_is_the_fronts_business(number: signal.Signa
         decoder.process.check(is_busy=True)
         assert not await asyncio.to_thread(wait_gone, decoder.pid, 0.5)
         assert process_state(decoder.pid) is not None
+
+
+def test_what_is_sent_to_one_that_has_just_died_is_lost_without_a_word() -> None:
+    """On uvloop, as engines run: its transports raise once they are closed, which is before `on_gone`."""
+
+    async def send_until_gone() -> None:
+        async with kept() as decoder, asyncio.timeout(10):
+            os.kill(decoder.pid, signal.SIGKILL)
+            while decoder.gone.empty():
+                decoder.process.send(Cancel(generation_id="x"))
+                decoder.process.pause()
+                decoder.process.resume()
+                await asyncio.sleep(0)
+
+    uvloop.run(send_until_gone())
