@@ -1,17 +1,19 @@
 """How a request becomes a generation: let in, prepared, named, and opened in the log."""
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 import orjson
 
 from schemas import ids
-from schemas.errors import RequestError
+from schemas.errors import UNAVAILABLE, RequestError
 from schemas.events import Requested
 from schemas.lanes import INTERACTIVE_CLASS
 from schemas.rpc import Prepare, Prepared
 from services.bus.backlog import Backlog
 from services.bus.connection import Bus
+from services.bus.errors import BusError
 from services.bus.store import StoreGauge
 from services.bus.tasks import poke
 from services.edge.access import Access
@@ -55,7 +57,7 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """Admits requests. Keeps no state between them."""
+    """Admits requests. Keeps no state between them. refused: how many were not, by error code."""
 
     bus: Bus
     hub: Hub
@@ -69,6 +71,7 @@ class Admission:
     loads: CallerLoads
     settings: GatewaySettings
     crowd: Crowd = field(default_factory=Crowd)
+    refused: Counter[str] = field(default_factory=Counter[str])
 
     async def admit(self, ask: Ask) -> Tape:
         """The tape of the generation that answers `ask`, a new one unless its idempotency key stands
@@ -79,6 +82,16 @@ class Admission:
         while there is no broker or no engine; the generation is then ended, or will be by an engine
         that finds its task without a log.
         """
+        try:
+            return await self._admit_once(ask)
+        except RequestError as error:
+            self.refused[error.problem.code] += 1
+            raise
+        except BusError:
+            self.refused[UNAVAILABLE] += 1
+            raise
+
+    async def _admit_once(self, ask: Ask) -> Tape:
         asked = ask.idempotency
         if asked is None:
             tape = await self._admit(ask, None)

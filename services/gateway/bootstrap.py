@@ -103,7 +103,7 @@ def create_app(
     app.router.add_route("/v1/chat/completions/control", control, methods=["POST"])
     _add_info_routes(app, InfoRoutes(model, settings))
     _add_slot_routes(app, SlotRoutes(model, engines, settings))
-    metrics = MetricsRoute(bus, engines, hub, settings)
+    metrics = MetricsRoute(bus, engines, hub, admission.refused, settings)
     app.router.add_route("/metrics", metrics.metrics, methods=["GET"])
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
     _add_switched_routes(app, settings)

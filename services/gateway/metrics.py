@@ -1,5 +1,6 @@
 """GET /metrics: asks every engine, adds what this process knows, and shows it all as one."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from starlette.requests import Request
@@ -27,7 +28,16 @@ START_HEADER = Cased(b"Process-Start-Time-Unix")
 class MetricsRoute:
     """The handler. Rates are over the time since this gateway was asked last (llama-server)."""
 
-    def __init__(self, bus: Bus, engines: Engines, hub: Hub, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        engines: Engines,
+        hub: Hub,
+        refused: Mapping[str, int],
+        settings: GatewaySettings,
+    ) -> None:
+        """refused: as in Figures; looked at for each answer."""
+        self._refused = refused
         self._bus = bus
         self._engines = engines
         self._hub = hub
@@ -49,6 +59,7 @@ class MetricsRoute:
             n_queued=n_queued,
             archive=await archive_figures(self._bus),
             n_subscribers=sum(tape.n_readers for tape in self._hub.running()),
+            refused=self._refused,
         )
         started_at_s = min((engine.started_at_s for engine in engines), default=0)
         response = Response(render(figures), headers={"content-type": CONTENT_TYPE})

@@ -1,7 +1,7 @@
 """Metrics as Prometheus reads them: llama-server's names under `llamacpp:`, ours under `llamatape_`. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
@@ -28,7 +28,8 @@ class Figures:
     """Everything that is shown. engines: totals of each. own: of this process on the bus.
 
     window: since the last look. n_queued: tasks that no engine has taken. n_subscribers: readers of
-    streams that are not at their end. archive: None where there is none.
+    streams that are not at their end. archive: None where there is none. refused: requests that this
+    process did not let in, by error code.
     """
 
     engines: tuple[MetricsDescription, ...]
@@ -37,6 +38,7 @@ class Figures:
     n_queued: int
     n_subscribers: int
     archive: "ArchiveFigures | None" = None
+    refused: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +176,18 @@ def _own(figures: Figures) -> Iterator[Metric]:
     ):
         total = sum(getattr(found, attribute) for _, found in processes)
         yield CounterMetricFamily(f"llamatape_{name}", text, total)
+    yield _refused(figures.refused)
     yield from _archive(figures.archive)
     yield _append_latency(processes)
+
+
+def _refused(refused: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(
+        "llamatape_refused", "Requests that were not let in here", labels=["error"]
+    )
+    for code, n in sorted(refused.items()):
+        family.add_metric([code], n)
+    return family
 
 
 def _archive(figures: ArchiveFigures | None) -> Iterator[Metric]:

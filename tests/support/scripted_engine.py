@@ -30,11 +30,13 @@ from schemas.lifecycle import LOADED, EnginePresence, ModelStatus
 from schemas.params import Limits, Output, Params, Sampling
 from schemas.rpc import (
     ApplyTemplate,
+    DescribeMetrics,
     DescribeModel,
     DescribeSlots,
     Detokenize,
     Detokenized,
     EngineQuestion,
+    MetricsDescription,
     ModelDescription,
     Prepare,
     Prepared,
@@ -261,6 +263,9 @@ class ScriptedEngine:
                 return description(self.script.n_slots)
             case DescribeSlots():
                 return self._slots()
+            case DescribeMetrics():
+                figures = self._bus.counters.figures()
+                return MetricsDescription(engine=self._engine, started_at_s=1, bus=figures)
 
     def _prepared(self, question: Prepare) -> Prepared:
         self.prepares.append(question)

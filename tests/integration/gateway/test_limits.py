@@ -71,7 +71,7 @@ async def site(bus: Bus, bus_settings: BusSettings) -> AsyncIterator[Site]:
     other = await connect(bus_settings, name="other")
     engine = ScriptedEngine(bus, model_key)
     async with (
-        running_gateway(bus, model_key, aliases=("small",)) as first,
+        running_gateway(bus, model_key, aliases=("small",), has_metrics=True) as first,
         running_gateway(other, model_key, aliases=("small",)) as second,
     ):
         await engine.start()
@@ -94,6 +94,14 @@ async def test_two_gateways_share_the_requests_of_a_minute(site: Site) -> None:
     error = answers[-1].json()["error"]
     assert (error["type"], error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
     assert "4 requests per minute" in error["message"]
+
+
+async def test_refusals_are_counted(site: Site) -> None:
+    key = await site.key(requests_per_minute=1)
+    for _ in range(3):
+        await site.ask(0, key)
+    shown = (await site.gateways[0].client.get("/metrics", headers=key.headers)).text
+    assert 'llamatape_refused_total{error="rate_limit_error"} 2.0' in shown
 
 
 async def test_many_at_once_get_no_more_than_there_is(site: Site) -> None:
