@@ -15,6 +15,7 @@ from schemas.events import Cancelled, Event, Failed
 from schemas.ids import derived_generation_id
 from schemas.tasks import IdempotentRequest
 from services.bus.errors import BusUnavailable, KeyConflict
+from services.bus.keys import Keys
 from services.gateway import errors
 from services.gateway.asking import Idempotency
 from services.streams.logs import Logs
@@ -26,22 +27,6 @@ GRACE_S = 60
 CONFLICT_WAIT_S = 0.2
 MAX_CONFLICTS = 20
 CLIENT_GONE = "client_gone"
-
-
-class StoredValue(Protocol):
-    @property
-    def value(self) -> bytes: ...
-    @property
-    def revision(self) -> int: ...
-
-
-class Keys(Protocol):
-    """The part of services.bus.kv.Bucket that is needed here. All raise BusUnavailable."""
-
-    async def get(self, key: str) -> StoredValue | None: ...
-    async def update(
-        self, key: str, value: bytes, revision: int, ttl_s: int | None = None
-    ) -> int: ...
 
 
 class Forgotten(Protocol):

@@ -5,7 +5,7 @@ Only ids that the caller names and owns are ever answered; the caller is part of
 
 import asyncio
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,28 +13,12 @@ from schemas import codec, subjects
 from schemas.events import Requested, Terminal
 from schemas.tasks import ConversationEntry
 from services.bus.errors import KeyConflict
+from services.bus.keys import Keys
 from services.streams.errors import StreamGone
 from services.streams.logs import Logs
 from services.streams.tape import Tape, render
 
 MAX_LOOKUPS_AT_ONCE = 16
-
-
-class StoredValue(Protocol):
-    @property
-    def value(self) -> bytes: ...
-    @property
-    def revision(self) -> int: ...
-
-
-class Keys(Protocol):
-    """The part of services.bus.kv.Bucket that is needed here. All raise BusUnavailable."""
-
-    async def get(self, key: str) -> StoredValue | None: ...
-    async def create(self, key: str, value: bytes) -> int: ...
-    async def update(self, key: str, value: bytes, revision: int) -> int: ...
-    async def delete(self, key: str) -> None: ...
-    async def entries(self, pattern: str) -> dict[str, bytes]: ...
 
 
 class _Found(NamedTuple):

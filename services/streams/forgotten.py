@@ -10,7 +10,7 @@ import orjson
 from schemas import subjects
 from schemas.events import Requested
 from services.bus.errors import KeyConflict
-from services.streams.conversations import Keys
+from services.bus.keys import Keys
 
 MARK = b"1"
 RESPONSES = "openai.responses"

@@ -16,8 +16,9 @@ from schemas.events import Cancelled, Requested
 from schemas.generation import Generation, apply_entry
 from schemas.tasks import ConversationEntry
 from services.bus.errors import KeyConflict
+from services.bus.keys import Keys, StoredValue
 from services.bus.open_tasks import OpenTask
-from services.streams.conversations import Keys, StoredValue, entry_of
+from services.streams.conversations import entry_of
 from services.streams.ending import WRITER
 from services.streams.logs import Logs
 

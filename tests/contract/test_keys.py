@@ -5,8 +5,8 @@ import pytest
 from schemas import subjects
 from services.bus.connection import Bus
 from services.bus.errors import KeyConflict
+from services.bus.keys import Keys
 from services.bus.kv import Bucket
-from services.streams.conversations import Keys
 from tests.support import events
 from tests.support.fake_logs import FakeKeys
 

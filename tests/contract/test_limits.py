@@ -12,9 +12,10 @@ from schemas import codec, subjects
 from schemas.keys import KeyLimits, KeyRecord, KeyUsage
 from services.bus.config import BusSettings
 from services.bus.connection import Bus, connect
+from services.bus.keys import Keys
 from services.bus.kv import Bucket
 from services.edge.key_ring import KeyRing, digest_of
-from services.gateway.limits.account import Account, Keys
+from services.gateway.limits.account import Account
 from services.gateway.limits.verdict import Cost, Verdict, admit
 from services.models.errors import AmbiguousKey, UnknownKey
 from services.models.keys.glance import has_keys

@@ -6,12 +6,13 @@ gateway has one swap of it in flight, and pays less per request the busier it is
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 from schemas import codec
 from schemas.errors import SchemaError
 from schemas.keys import KeyUsage
 from services.bus.errors import BusUnavailable, KeyConflict
+from services.bus.keys import Keys
 
 MAX_TRIES = 100
 """Somebody wins each round, so that many in a row are lost only in a crowd of gateways."""
@@ -19,22 +20,6 @@ MAX_TRIES = 100
 T = TypeVar("T")
 Change = Callable[[KeyUsage], tuple[KeyUsage, T]]
 """What becomes of a usage, and what to tell whoever asked. Pure, and called again after a lost swap."""
-
-
-class StoredValue(Protocol):
-    @property
-    def value(self) -> bytes: ...
-    @property
-    def revision(self) -> int: ...
-
-
-class Keys(Protocol):
-    """The part of services.bus.kv.Bucket that is needed here. Both raise BusUnavailable."""
-
-    async def get(self, key: str) -> StoredValue | None: ...
-    async def update(self, key: str, value: bytes, revision: int) -> int:
-        """revision: 0 where there is none. Raises KeyConflict."""
-        ...
 
 
 class Account:

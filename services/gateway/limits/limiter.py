@@ -8,10 +8,11 @@ from typing import NamedTuple
 from schemas.events import Requested
 from schemas.keys import KeyLimits, KeyRecord, KeyUsage
 from services.bus.errors import BusError
+from services.bus.keys import Keys
 from services.edge.access import Access
 from services.edge.errors import RefusedWithHeaders
 from services.gateway.dialects import anthropic
-from services.gateway.limits.account import Account, Keys
+from services.gateway.limits.account import Account
 from services.gateway.limits.ended import EndedLogs
 from services.gateway.limits.headers import anthropic_headers, openai_headers
 from services.gateway.limits.problems import limit_reached, model_denied

@@ -1,10 +1,5 @@
 """A prompt that is decoded before its log is open: the log is as if it had come after."""
 
-from itertools import count
-
-import pytest
-
-from schemas import subjects
 from schemas.events import Claimed, Event, Requested, Started, Tokens
 from schemas.generation import Generation
 from services.bus.connection import Bus
@@ -14,14 +9,7 @@ from tests.support import events
 from tests.support.engine_desk import Desk, desk, log_of
 from tests.support.logs import ended, until
 
-_names = count()
 N_SLOTS = 2
-
-
-@pytest.fixture
-def model_key() -> str:
-    """Its own for each test, so that tests of one broker do not meet."""
-    return subjects.model_key(f"head start {next(_names)}")
 
 
 def kinds(log: list[Event]) -> list[type]:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from itertools import count
 
 import pytest
 
@@ -30,14 +29,6 @@ from tests.support.engine_desk import (
     with_token,
 )
 from tests.support.logs import ended, until
-
-_names = count()
-
-
-@pytest.fixture
-def model_key() -> str:
-    """Its own for each test, so that tests of one broker do not meet."""
-    return subjects.model_key(f"runner {next(_names)}")
 
 
 async def test_a_generation_from_claim_to_end(bus: Bus, model_key: str) -> None:

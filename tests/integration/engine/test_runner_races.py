@@ -1,11 +1,9 @@
 """Races on one log, each order driven: cancels, ends, other engines, a drain. A decoder that the test plays."""
 
 import asyncio
-from itertools import count
 
 import pytest
 
-from schemas import subjects
 from schemas.events import Finished, Released
 from schemas.generation import Generation
 from services.bus.connection import Bus
@@ -23,14 +21,6 @@ from tests.support.engine_desk import (
     with_token,
 )
 from tests.support.logs import ended, until
-
-_names = count()
-
-
-@pytest.fixture
-def model_key() -> str:
-    """Its own for each test, so that tests of one broker do not meet."""
-    return subjects.model_key(f"races {next(_names)}")
 
 
 async def test_a_cancel_before_the_claim(bus: Bus, model_key: str) -> None:
