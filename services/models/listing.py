@@ -1,7 +1,6 @@
 """Router mode: which models there are. What the folders hold is found at the first question."""
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -38,8 +37,7 @@ class Listing:
         """Idempotent."""
         if self._reading is not None:
             self._reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reading
+            await asyncio.wait([self._reading])
             self._reading = None
 
     async def answer(self, question: ListModels) -> ModelList:
