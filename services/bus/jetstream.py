@@ -1,7 +1,6 @@
 """JetStream's API, asked directly."""
 
 import base64
-import json
 from typing import Any, NamedTuple, cast
 
 import nats.errors
@@ -24,7 +23,7 @@ class LastMessage(NamedTuple):
 
 async def api(bus: Bus, verb: str, body: dict[str, object] | None = None) -> dict[str, Any]:
     """One call, e.g. `STREAM.INFO.X`; the reply may hold `error`. Raises BusUnavailable."""
-    data = b"" if body is None else json.dumps(body).encode()
+    data = b"" if body is None else orjson.dumps(body)
     try:
         reply = await bus.part(Requests).ask(f"$JS.API.{verb}", data, API_TIMEOUT_S)
     except (TimeoutError, nats.errors.NoRespondersError) as error:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 import uvloop
@@ -185,14 +184,6 @@ async def test_after_a_reset_the_rest_is_forgotten() -> None:
 async def test_what_is_no_protocol_is_an_error() -> None:
     with pytest.raises(ProtocolError):
         await LeanParser(Recorder()).parse(b"HTTP/1.1 200 OK\r\n")
-
-
-@pytest.fixture
-async def plain(bus: Bus) -> AsyncIterator[Client]:
-    client = Client()
-    await client.connect(bus.settings.url, token=bus.settings.token)
-    yield client
-    await client.close()
 
 
 async def test_its_messages_look_like_those_of_nats_py(plain: Client, bus: Bus) -> None:

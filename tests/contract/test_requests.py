@@ -1,7 +1,6 @@
 """Requests and questions past nats-py's queues, beside nats-py's own."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,6 @@ from services.bus.connection import Bus, connect, unsubscribe
 from services.bus.errors import BusUnavailable
 from services.bus.requests import Requests
 from services.cli.broker import start_broker
-
-
-@pytest.fixture
-async def plain(bus: Bus) -> AsyncIterator[Client]:
-    client = Client()
-    await client.connect(bus.settings.url, token=bus.settings.token)
-    yield client
-    await client.close()
 
 
 async def take(bus: Bus, subject: str, suffix: bytes, queue: str = "") -> list[bytes]:
