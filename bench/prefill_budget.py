@@ -1,9 +1,11 @@
-"""What a neighbour's long prompt does to a running chat, by `--prefill-budget`.
+"""What a neighbour's long prompt does to a running chat, by `--prefill-threads` and `--prefill-budget`.
 
-    .venv/bin/python -m bench.prefill_budget --model smollm2.gguf --budgets 0 8 32 512
+    .venv/bin/python -m bench.prefill_budget --model smollm2.gguf --ways default threads=0 budget=512
 
-One decoder per budget: a chat generates alone, then beside a prompt of 4,000 tokens. Told are the times
-between the chat's tokens, as the decoder itself measures them, and the prompt's time to first token.
+One decoder for each way: a chat generates beside a prompt of 4,000 tokens, then the same chat alone. Told
+are the times between the chat's tokens, as the decoder itself measures them, each also as a multiple of
+the time at the same place of the chat that is alone (a chat gets slower as it gets longer: its own cells
+are attended to as well), and the prompt's time to first token.
 """
 
 import argparse
@@ -13,6 +15,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import msgspec
 
 from bench.report import measuring, median, percentile, table
 from schemas import codec
@@ -32,8 +36,10 @@ from services.engine.protocol import (
     Report,
 )
 
-CHAT, NEIGHBOUR, ALONE = "chat", "neighbour", "alone"
-N_UNLOADED = 60
+CHAT, NEIGHBOUR, ALONE, WARM_UP = "chat", "neighbour", "alone", "warm-up"
+N_FIRST = 60
+"""Tokens of the chat before the neighbour comes."""
+N_WARM_UP = 30
 
 
 class Decoder:
@@ -80,10 +86,11 @@ class Decoder:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """gaps: milliseconds between the chat's tokens. first_ms: the neighbour's, alone_ms: unloaded."""
+    """alone, beside: milliseconds between the chat's tokens, at the same places. first_ms: the
+    neighbour's first token, alone_ms: where nobody generates."""
 
-    unloaded: list[float]
-    loaded: list[float]
+    alone: list[float]
+    beside: list[float]
     first_ms: float
     alone_ms: float
 
@@ -111,25 +118,53 @@ def gaps_ms(times_us: list[int]) -> list[float]:
     return [(b - a) / 1000 for a, b in itertools.pairwise(times_us)]
 
 
+def chat_times_us(decoder: Decoder, name: str, n: int) -> list[int]:
+    """When the next `n` tokens of a chat came."""
+    times: list[int] = []
+    while len(times) < n:
+        output = decoder.next()
+        if isinstance(output, Emitted) and output.generation_id == name:
+            times.append(output.elapsed_us)
+    return times
+
+
 def measure(config: DecoderConfig, n_prompt: int) -> Figures:
     decoder = Decoder(config)
-    long = range(1000, 1000 + n_prompt)
-    decoder.order(admit(ALONE, long, 1))
-    alone_ms, _ = first_token_ms(decoder, ALONE)
-    decoder.order(admit(CHAT, range(500, 530), -1))
-    times: list[int] = []
-    while len(times) <= N_UNLOADED:
-        output = decoder.next()
-        if isinstance(output, Emitted):
-            times.append(output.elapsed_us)
+    long, chat = range(1000, 1000 + n_prompt), range(500, 530)
+    decoder.order(admit(WARM_UP, chat, N_WARM_UP))
+    chat_times_us(decoder, WARM_UP, N_WARM_UP)
+    decoder.order(admit(CHAT, chat, -1))
+    first = chat_times_us(decoder, CHAT, N_FIRST)
     decoder.order(admit(NEIGHBOUR, long, 1))
     first_ms, meanwhile = first_token_ms(decoder, NEIGHBOUR)
     decoder.order(Cancel(generation_id=CHAT))
+    beside = gaps_ms(first[-1:] + meanwhile)
+    n = N_FIRST + len(beside)
+    decoder.order(admit(ALONE, chat, n))
+    alone = gaps_ms(chat_times_us(decoder, ALONE, n))[N_FIRST - 1 :]
+    decoder.order(admit(ALONE + " prompt", long, 1))
+    alone_ms, _ = first_token_ms(decoder, ALONE + " prompt")
     decoder.close()
-    unloaded = gaps_ms(times)[5:]
-    return Figures(
-        unloaded=unloaded, loaded=gaps_ms(meanwhile), first_ms=first_ms, alone_ms=alone_ms
-    )
+    return Figures(alone=alone, beside=beside, first_ms=first_ms, alone_ms=alone_ms)
+
+
+def caching(way: str) -> Caching:
+    """`default`, `threads=N`, `budget=N`, `split` (a cache for each slot), or some of them with commas."""
+    caching = Caching(is_unified=True)
+    for word in way.split(","):
+        name, _, value = word.partition("=")
+        match name:
+            case "default":
+                pass
+            case "threads":
+                caching = msgspec.structs.replace(caching, prefill_threads=int(value))
+            case "budget":
+                caching = msgspec.structs.replace(caching, prefill_budget=int(value))
+            case "split":
+                caching = msgspec.structs.replace(caching, is_unified=False)
+            case _:
+                raise SystemExit(f"no way {word}")
+    return caching
 
 
 def main() -> None:
@@ -138,31 +173,56 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompt", type=int, default=4000)
     parser.add_argument("--flash-attn", default="auto", choices=("auto", "on", "off"))
-    parser.add_argument("--budgets", type=int, nargs="+", default=[0, 16, 512])
+    parser.add_argument("--ways", nargs="+", default=["default", "threads=0", "budget=512"])
     options = parser.parse_args()
     rows: list[list[object]] = []
     with measuring("prefill_budget") as figures:
-        for budget in options.budgets:
-            caching = Caching(is_unified=True, prefill_budget=budget)
+        for way in options.ways:
             config = DecoderConfig(
                 model_path=options.model,
+                n_ctx=4 * 8192,
                 n_threads=options.threads,
-                caching=caching,
+                caching=caching(way),
                 context=ContextOptions(flash_attn=options.flash_attn),
             )
-            rows.append(row(budget, measure(config, options.prompt)))
-            print(f"budget {budget} done", flush=True)
-            figures[str(budget)] = rows[-1][1:]
-        head = ("budget", "gap alone ms", "beside p50", "mean", "p90", "p99", "prompt s", "alone s")
+            rows.append(row(way, measure(config, options.prompt)))
+            print(f"{way} done", flush=True)
+            figures[way] = rows[-1][1:]
+        head = (
+            "way",
+            "alone p50 ms",
+            "p99",
+            "beside p50",
+            "p99",
+            "most",
+            "x p50",
+            "x mean",
+            "x p90",
+            "x p99",
+            "x most",
+            "prompt s",
+            "alone s",
+        )
         table(head, rows)
 
 
-def row(budget: int, found: Figures) -> list[object]:
-    alone, beside = median(found.unloaded), median(found.loaded)
-    seconds = (round(found.first_ms / 1000, 2), round(found.alone_ms / 1000, 2))
-    mean = sum(found.loaded) / max(1, len(found.loaded))
-    p90, p99 = percentile(found.loaded, 90), percentile(found.loaded, 99)
-    return [budget, alone, beside, mean, p90, p99, *seconds]
+def row(way: str, found: Figures) -> list[object]:
+    alone, beside = found.alone, found.beside
+    times = [b / a for a, b in zip(alone, beside, strict=True)]
+    mean = sum(beside) / sum(alone)
+    seconds = (round(found.first_ms / 1000, 1), round(found.alone_ms / 1000, 1))
+    return [
+        way,
+        median(alone),
+        percentile(alone, 99),
+        median(beside),
+        percentile(beside, 99),
+        max(beside),
+        *(round(n, 2) for n in (median(times), mean)),
+        *(round(percentile(times, q), 2) for q in (90, 99)),
+        round(max(times), 2),
+        *seconds,
+    ]
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ def caching(values: Values) -> Caching:
         is_unified=get(values, "parallel", int) < 0 or get(values, "kv_unified", bool),
         max_slot_tokens=get(values, "kv_unified_per_slot", int),
         prefill_budget=get(values, "prefill_budget", int),
+        prefill_threads=get(values, "prefill_threads", int),
         similarity=get(values, "slot_prompt_similarity", float),
         ram_mib=get(values, "cache_ram", int),
         saves_idle=get(values, "cache_idle_slots", bool),

@@ -4,7 +4,8 @@ A batch is at most one ubatch, so that nobody waits longer than that. From 64 ro
 attends with another kernel, whose results differ; so prompt chunks of 64 rows and more never share a
 batch with decode rows or small chunks, and what a slot computes does not depend on its neighbours
 (below 512 KV cells, with quantized weights, but for the place of its cells). Where others generate,
-long prompts are decoded in pieces, see PrefillBudget; the log's `progress` events say in which.
+long prompts are decoded in another context (see SidePrompts) or in pieces (see PrefillBudget); the log's
+`progress` events say in which.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from services.engine.checkpoint_maker import CheckpointMaker
 from services.engine.kernels import SMALL_ROWS
 from services.engine.prefill_budget import PrefillBudget
+from services.engine.side_prompts import SidePrompts
 from services.engine.slots import Slot, SlotTable
 
 DECODED = 0
@@ -67,8 +69,10 @@ class Batcher:
         max_rows: int,
         budget: PrefillBudget,
         checkpoints: CheckpointMaker,
+        side: SidePrompts,
     ) -> None:
         self._table = table
+        self._side = side
         self._max_rows = max_rows
         self._small_rows = min(SMALL_ROWS, max_rows)
         self._budget = budget
@@ -80,15 +84,16 @@ class Batcher:
         decoding = [slot for slot in self._table.slots if slot.is_generating]
         prefilling = self._prefilling()
         if decoding:
-            parts = self._parts_beside(decoding, prefilling)
+            here = [slot for slot in prefilling if not self._side.wants(slot)]
+            parts = self._parts_beside(decoding, here)
         else:
             parts = self._prefill_parts(prefilling, UNLIMITED)
         # Only rows of slots that follow one another go through one graph.
         return Batch(parts=tuple(sorted(parts, key=by_slot))) if parts else None
 
     def _prefilling(self) -> list[Slot]:
-        """Slots with a chunk to decode, the one that waits longest first."""
-        slots = [slot for slot in self._table.slots if slot.next_chunk]
+        """Slots with a chunk to decode here, the one that waits longest first."""
+        slots = [s for s in self._table.slots if s.next_chunk and not s.working().is_aside]
         return sorted(slots, key=lambda slot: slot.working().turn)
 
     def _parts_beside(self, decoding: list[Slot], prefilling: list[Slot]) -> list[Part]:

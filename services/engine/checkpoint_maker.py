@@ -3,6 +3,7 @@
 from services.engine import checkpoints
 from services.engine.checkpoints import Checkpoint
 from services.engine.slots import Slot, SlotTable
+from services.engine.states import State
 
 
 class CheckpointMaker:
@@ -22,15 +23,20 @@ class CheckpointMaker:
 
     def on_advance(self, slot: Slot) -> None:
         """A slot holds more of its prompt than before: make a checkpoint if it is to be here."""
-        work, n_tokens = slot.working(), len(slot.cached)
-        if n_tokens not in work.checkpoint_at:
+        n_tokens = len(slot.cached)
+        if n_tokens not in slot.working().checkpoint_at:
             return
         state = self._table.memory.save(slot.id, is_partial=True)
         if state is not None:
-            new = Checkpoint(n_tokens=n_tokens, generation_id=work.generation_id, state=state)
-            slot.checkpoints = checkpoints.added(
-                slot.checkpoints, new, n_most=self._n_most, min_step=self._min_step
-            )
+            self.add(slot, n_tokens, state)
+
+    def add(self, slot: Slot, n_tokens: int, state: State) -> None:
+        """Keep what was copied when a slot held so many tokens."""
+        generation_id = slot.working().generation_id
+        new = Checkpoint(n_tokens=n_tokens, generation_id=generation_id, state=state)
+        slot.checkpoints = checkpoints.added(
+            slot.checkpoints, new, n_most=self._n_most, min_step=self._min_step
+        )
 
     def go_back(self, slot: Slot, n_tokens: int) -> int:
         """Make a slot fit to go on after `n_tokens` or fewer of its tokens; after how many it can."""

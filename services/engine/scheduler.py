@@ -14,13 +14,14 @@ from services.engine.context_shift import Shift, is_full
 from services.engine.prefill_budget import prefill_budget
 from services.engine.reuse import Reuse
 from services.engine.seating import Request, Seat, Seating, SeatingRules
+from services.engine.side_prompts import SidePrompts
 from services.engine.slots import Memory, Slot, SlotTable, least_recently_used
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """n_ctx, n_ctx_slot: tokens over all slots and of one. n_batch, n_ubatch: tokens. has_float_weights,
-    has_bos: see SeatingRules. is_flash: see PrefillBudget."""
+    has_bos: see SeatingRules. is_flash: see PrefillBudget. has_side: another context takes SidePrompts."""
 
     n_slots: int
     n_ctx: int = 4096
@@ -30,6 +31,7 @@ class Sizes:
     has_float_weights: bool = False
     has_bos: bool = False
     is_flash: bool = True
+    has_side: bool = False
     caching: Caching = field(default_factory=Caching)
 
     @property
@@ -44,7 +46,7 @@ class Sizes:
 
 
 class Scheduler:
-    """Owner of the slots and of the queue of those who wait for one."""
+    """Owner of the slots and of the queue of those who wait for one. side: prompts decoded elsewhere."""
 
     def __init__(self, sizes: Sizes, memory: Memory) -> None:
         caching = sizes.caching
@@ -59,11 +61,20 @@ class Scheduler:
         self._reuse = Reuse(self._table, caching, maker, n_ctx=sizes.n_ctx)
         rules = _rules(sizes, can_move=memory.can_move)
         self._seating = Seating(self._table, self._reuse, maker, rules)
+        budget = prefill_budget(caching.prefill_budget, is_flash=sizes.is_flash)
+        self.side = SidePrompts(
+            self._table,
+            maker,
+            is_on=sizes.has_side,
+            n_short=budget.n_short,
+            max_piece=sizes.max_rows,
+        )
         self._batcher = Batcher(
             self._table,
             max_rows=sizes.max_rows,
-            budget=prefill_budget(caching.prefill_budget, is_flash=sizes.is_flash),
+            budget=budget,
             checkpoints=maker,
+            side=self.side,
         )
 
     @property

@@ -68,7 +68,8 @@ class Work:
     continued choice. next_id: the token to be decoded next; None while prefilling and while a
     sampled token is awaited. leader: the slot whose prompt is copied here instead of being decoded
     again. turn: when the slot was last served. shift_plan: how to shift when the slot is full, None
-    for not at all. checkpoint_at: after how many cells to make checkpoints.
+    for not at all. checkpoint_at: after how many cells to make checkpoints. is_aside: another context
+    decodes its prompt just now. stays: it has to be decoded here.
     """
 
     generation_id: str
@@ -85,6 +86,8 @@ class Work:
     turn: int = 0
     shift_plan: ShiftPlan | None = None
     checkpoint_at: tuple[int, ...] = ()
+    is_aside: bool = False
+    stays: bool = False
 
 
 @dataclass(kw_only=True)

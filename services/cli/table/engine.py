@@ -77,6 +77,7 @@ _WEIGHTS: tuple[Flag, ...] = (
 
 _CACHE: tuple[Flag, ...] = (
     flag("--failover-replay", "LLAMATAPE_FAILOVER_REPLAY", "choice", "fast", ENGINE, "how answers of lost engines are continued: fast, or exact (tokens decoded one by one, bit-equal for any length)", choices=("fast", "exact")),
+    flag("--prefill-threads", "LLAMATAPE_PREFILL_THREADS", "int", -1, ENGINE, "threads (of --threads) that long prompts have to themselves while others generate, in memory of their own; 0: none (default: half of them, where no GPU computes)", low=-1, high=512),
     flag("--prefill-budget", "LLAMATAPE_PREFILL_BUDGET", "int", 0, ENGINE, "prompt tokens per step while others generate, 0 for half of the time", low=0, high=I32),
     flag("-kvu --kv-unified / -no-kvu --no-kv-unified", "LLAMA_ARG_KV_UNIFIED", "bool", False, ENGINE, "one KV cache shared by all slots (always so where --parallel chooses)"),
     flag("--kv-unified-per-slot", "LLAMA_ARG_KV_UNIFIED_PER_SLOT", "int", 0, ENGINE, "most tokens of one slot, 0 for no such limit", low=0, high=I32),

@@ -10,6 +10,7 @@ from schemas.events import ChoiceEnd
 from schemas.params import Params
 from services.engine.batches import Batch
 from services.engine.decoder.job import Choice, Place
+from services.engine.decoder.pipe import HasFileno
 from services.engine.protocol import ChoiceJob, Command, Emitted, Output
 
 
@@ -49,7 +50,8 @@ class Model(Protocol):
 
 
 class Channel(Protocol):
-    """The way to the front and back; see `Pipe`. Both raise PipeClosed when it is gone."""
+    """The way to the front and back; see `Pipe`. Reading and writing raise PipeClosed when it is gone."""
 
     def read_commands(self, *, can_wait: bool) -> list[Command]: ...
+    def wait(self, timeout_s: float | None = None, other: HasFileno | None = None) -> None: ...
     def write(self, outputs: Iterable[Output]) -> None: ...

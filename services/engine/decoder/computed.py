@@ -10,6 +10,7 @@ from services.engine.errors import ModelNotLoadable
 from services.engine.llama.context import Context
 from services.engine.protocol import DecoderConfig, LoadProgress, Ready
 from services.engine.scheduler import Scheduler, Sizes
+from services.engine.side_prefill import SidePrefill
 
 PROGRESS_STEP = 0.01
 
@@ -18,15 +19,19 @@ def run_computed(config: DecoderConfig, pipe: Pipe) -> None:
     """Serve the front until it says Stop. Raises PipeClosed, ModelNotLoadable."""
     _pin(config.cpus)
     context = Context(config, _Progress(pipe).report)
+    side = _side_prefill(context)
     try:
         scheduler = Scheduler(_sizes(config, context), context.memory)
-        loop = Loop(context, opener(context), scheduler, pipe, context.memory)
+        loop = Loop(context, opener(context), scheduler, pipe, context.memory, side)
         ready = Ready(n_ctx=context.n_ctx, n_ctx_slot=context.n_ctx_slot, n_slots=config.n_slots)
         pipe.write([ready])
         gc.collect()
         gc.freeze()  # what is loaded now stays: no collection needs to look at it again
         loop.run()
     finally:
+        if side is not None and not side.close():
+            # It computes on, so nothing may be freed; the front is gone, or has done with us.
+            os._exit(0)
         context.close()
 
 
@@ -60,6 +65,18 @@ class _Progress:
         return True
 
 
+def _side_prefill(context: Context) -> SidePrefill | None:
+    """None where long prompts go through the slots' own context."""
+    if not context.n_side_threads:
+        return None
+    return SidePrefill(
+        context.open_side,
+        n_threads=context.n_side_threads,
+        n_threads_alone=context.n_threads,
+        on_shared=context.divide_threads,
+    )
+
+
 def _sizes(config: DecoderConfig, context: Context) -> Sizes:
     return Sizes(
         n_slots=config.n_slots,
@@ -70,5 +87,6 @@ def _sizes(config: DecoderConfig, context: Context) -> Sizes:
         has_float_weights=context.has_float_weights,
         has_bos=context.has_bos,
         is_flash=config.context.flash_attn != "off",
+        has_side=context.n_side_threads > 0,
         caching=config.caching,
     )

@@ -31,13 +31,17 @@ from services.engine.protocol import (
 )
 from services.engine.scheduler import Advance, Batch, Scheduler
 from services.engine.seating import Seat
+from services.engine.side_prefill import NotPrefilled, Prefilled, Progressed, SidePrefill
 from services.engine.slots import Slot
 
 log = logging.getLogger(__name__)
 
 
 class Loop:
-    """Runs generations in the slots of one context until it is told to stop."""
+    """Runs generations in the slots of one context until it is told to stop.
+
+    side: decodes long prompts meanwhile, where the scheduler sends any.
+    """
 
     def __init__(
         self,
@@ -46,11 +50,14 @@ class Loop:
         scheduler: Scheduler,
         pipe: Channel,
         files: SlotFiles,
+        side: SidePrefill | None = None,
     ) -> None:
         self._context = context
         self._open_choice = open_choice
         self._scheduler = scheduler
         self._pipe = pipe
+        self._side = side
+        self._is_stalled = False
         self._actions = SlotActions(
             scheduler, files, n_vocab=context.n_vocab, n_ctx_slot=context.n_ctx_slot
         )
@@ -62,6 +69,8 @@ class Loop:
     def run(self) -> None:
         """Returns after Stop. Raises PipeClosed when the front is gone, within one ubatch."""
         while True:
+            if self._is_stalled:
+                self._pipe.wait(other=self._side)
             can_wait = self._scheduler.is_idle and not len(self._actions)
             commands = self._pipe.read_commands(can_wait=can_wait)
             if any(isinstance(command, Stop) for command in commands):
@@ -217,13 +226,20 @@ class Loop:
         running = self._running.pop(slot, None)
         if running is not None:
             running.close()
+        if self._side is not None:
+            self._side.abandon(slot)
 
     # -- steps -----------------------------------------------------------------------------------
 
     def _step(self) -> None:
         for slot, shift in self._scheduler.shift():
             self._report_shift(slot, shift)
+        if self._side is not None:
+            self._exchange(self._side)
         batch = self._scheduler.plan()
+        if self._side is not None:
+            self._side.share(is_busy=batch is not None)
+            self._is_stalled = batch is None and self._side.is_active
         if batch is None:
             return
         started_us = _now_us()
@@ -241,7 +257,7 @@ class Loop:
         if running is None:
             return  # its generation broke on another slot of the same batch
         if advance.is_prompt:
-            self._report_progress(running, advance)
+            self._report_progress(running, advance.n_done)
         if advance.row is None:
             return
         try:
@@ -262,18 +278,18 @@ class Loop:
             self._outputs.append(Ended(generation_id=emitted.generation_id, end=end))
             self._free(slot)
 
-    def _report_progress(self, running: Running, advance: Advance) -> None:
+    def _report_progress(self, running: Running, n_done: int) -> None:
         """For chunks of the prompt; tokens that are replayed are no progress to anybody."""
         choice = running.choice
         n_total = len(choice.job.prompt)
-        if advance.n_done > n_total or choice.job.shifts:
+        if n_done > n_total or choice.job.shifts:
             return
         progress = PromptProgress(
             generation_id=choice.place.generation_id,
             choice=choice.job.choice,
             n_total=n_total,
             n_cached=choice.place.n_cached,
-            n_processed=advance.n_done,
+            n_processed=n_done,
             elapsed_us=_now_us() - choice.place.started_us,
         )
         self._outputs.append(progress)
@@ -290,6 +306,40 @@ class Loop:
         )
         generation_id = choice.place.generation_id
         self._outputs.append(ContextShifted(generation_id=generation_id, shift=event))
+
+    # -- prompts that are decoded aside ----------------------------------------------------------
+
+    def _exchange(self, side: SidePrefill) -> None:
+        """Take what has been decoded aside, and give what is to be."""
+        for result in side.results():
+            if not self._scheduler.side.is_wanted(result.prompt):
+                continue  # its generation broke where another one landed
+            match result:
+                case Progressed():
+                    self._report_progress(self._running[result.prompt.slot], result.n_done)
+                case Prefilled():
+                    self._land(result)
+                case NotPrefilled():
+                    self._take_back(result)
+        while side.has_room and (prompt := self._scheduler.side.next()) is not None:
+            side.start(prompt)
+
+    def _land(self, result: Prefilled) -> None:
+        prompt = result.prompt
+        while self._scheduler.side.is_wanted(prompt):
+            if self._scheduler.side.land(prompt, result.state, result.copies):
+                return
+            self._make_room()
+
+    def _take_back(self, result: NotPrefilled) -> None:
+        generation_id = result.prompt.work.generation_id
+        if result.result == DECODED:
+            log.warning("action=side_prefill_impossible generation=%s", generation_id)
+            self._scheduler.side.give_up(result.prompt)
+        else:
+            log.error("action=side_prefill_failed result=%d", result.result)
+            problem = RequestError.server(f"llama_decode failed ({result.result})").problem
+            self._break(generation_id, problem, keeps_cache=False)
 
     def _make_room(self) -> None:
         """The KV cache is full: forget what idle slots remember, else give up the largest generation."""

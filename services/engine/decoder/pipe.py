@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import msgspec
 
@@ -17,6 +18,12 @@ LENGTH = struct.Struct(">I")
 READ_BYTES = 1 << 18
 _ENCODER = msgspec.msgpack.Encoder()
 """The same bytes as `codec.encode`, in a quarter of the time; this is the decode thread's hot path."""
+
+
+class HasFileno(Protocol):
+    """What `select` can wait for."""
+
+    def fileno(self) -> int: ...
 
 
 class PipeClosed(Exception):
@@ -43,9 +50,10 @@ class Pipe:
             commands += self._commands()
         return commands
 
-    def wait(self, timeout_s: float) -> None:
-        """Block until something has come, or for that many seconds."""
-        select.select([self._connection], [], [], timeout_s)
+    def wait(self, timeout_s: float | None = None, other: HasFileno | None = None) -> None:
+        """Block until something has come, here or for `other`; or for that many seconds."""
+        readers = [self._connection] if other is None else [self._connection, other]
+        select.select(readers, [], [], timeout_s)
 
     def write(self, outputs: Iterable[Output]) -> None:
         """Send one report, blocking while the front does not read. Raises PipeClosed."""

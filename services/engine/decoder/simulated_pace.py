@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable
 
 from services.engine.batches import Batch, Part, decode_part, prompt_part
-from services.engine.decoder.pipe import Pipe
+from services.engine.decoder.pipe import HasFileno, Pipe
 from services.engine.protocol import Command, Output
 from services.engine.scheduler import Scheduler, Sizes
 from services.engine.simulation import Simulation
@@ -104,6 +104,11 @@ class PacedPipe:
         if commands:
             self.flush()  # what came before they are obeyed
         return commands
+
+    def wait(self, timeout_s: float | None = None, other: HasFileno | None = None) -> None:
+        """As `Pipe.wait`."""
+        self.flush()
+        self._pipe.wait(timeout_s, other)
 
     def write(self, outputs: Iterable[Output]) -> None:
         self._held += outputs

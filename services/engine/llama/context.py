@@ -5,16 +5,20 @@ import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from services.engine.batches import Batch
-from services.engine.context_size import slot_context
+from services.engine.context_size import PADDING, slot_context
 from services.engine.errors import ModelNotLoadable
 from services.engine.llama.batch import LlamaBatch
 from services.engine.llama.library import LOG, lib, quick
 from services.engine.llama.memory import SlotMemory
-from services.engine.llama.threads import n_physical_cores
+from services.engine.llama.side_context import SideContext
+from services.engine.llama.threads import n_physical_cores, n_side_threads
 from services.engine.llama.tuning import ModelParams, init_backend, tune_context
+from services.engine.options import ModelOptions
 from services.engine.protocol import DecoderConfig
+from services.engine.side_prompts import N_TAIL, PIECE
 
 GGUF_MAGIC = b"GGUF"
 MAX_WINDOWED_LAYERS = 8
@@ -29,7 +33,8 @@ class Context:
     """Model and context as llama-server makes them.
 
     n_ctx: tokens over all slots. n_ctx_slot: most tokens of one. n_vocab: ids are below it.
-    eog_ids: those that end a generation. memory: the KV cache. Loading blocks;
+    eog_ids: those that end a generation. memory: the KV cache. n_threads: it decodes with so many,
+    n_side_threads: of which SideContexts get so many. Loading blocks;
     `on_progress(fraction)` is called meanwhile and may return False to give up.
     Raises ModelNotLoadable, its message one line.
     """
@@ -42,11 +47,16 @@ class Context:
         self.vocab = lib.llama_model_get_vocab(self.model)
         self.n_vocab: int = lib.llama_vocab_n_tokens(self.vocab)
         self.eog_ids = frozenset(i for i in range(self.n_vocab) if _is_eog(self.vocab, i))
+        self._config = config
+        self.n_threads = config.n_threads if config.n_threads > 0 else n_physical_cores()
+        self.n_side_threads = n_side_threads(
+            config.caching, self.n_threads, has_gpu=_has_gpu(config.model)
+        )
         n_ctx, self.n_ctx_slot = slot_context(config, lib.llama_model_n_ctx_train(self.model))
-        self.pointer = self._make_context(config, n_ctx)
+        self.pointer = self._make_context(n_ctx)
         self.n_ctx: int = lib.llama_n_ctx(self.pointer)
         self.n_ctx_slot = min(self.n_ctx_slot, lib.llama_n_ctx_seq(self.pointer))
-        self.memory = self._make_memory(config)
+        self.memory = self._make_memory(self.pointer)
         self._batch = LlamaBatch(max(config.n_batch, config.n_slots))
         if config.is_warmup:
             self._warm_up()
@@ -57,6 +67,24 @@ class Context:
         Blocks for one ubatch, the GIL released.
         """
         return lib.llama_decode(self.pointer, self._batch.fill(batch))
+
+    def divide_threads(self, is_shared: bool) -> None:
+        """Leave some of the threads to SideContexts from the next batch on, or take them all."""
+        n_left = self.n_side_threads if is_shared else 0
+        n_batch = max(self._config.n_threads_batch, 0) or self.n_threads
+        lib.llama_set_n_threads(
+            self.pointer, max(1, self.n_threads - n_left), max(1, n_batch - n_left)
+        )
+
+    def open_side(self, n_tokens: int) -> SideContext | None:
+        """A context for one prompt of so many tokens; None where there is no memory for it. Any thread."""
+        params = self._context_params(max(self._n_side_least, n_tokens + N_TAIL))
+        params.n_seq_max, params.kv_unified = 1, True
+        params.n_batch = params.n_ubatch = PIECE
+        pointer = lib.llama_init_from_model(self.model, params)
+        if not pointer:
+            return None
+        return SideContext(pointer, self._make_memory(pointer), PIECE)
 
     @property
     def has_bos(self) -> bool:
@@ -74,17 +102,37 @@ class Context:
         lib.llama_free(self.pointer)
         lib.llama_model_free(self.model)
 
-    def _make_context(self, config: DecoderConfig, n_ctx: int) -> int:
+    def _context_params(self, n_ctx: int) -> Any:
+        config = self._config
         params = lib.llama_context_default_params()
         params.n_ctx = n_ctx
+        params.n_threads = self.n_threads
+        params.n_threads_batch = max(config.n_threads_batch, 0) or params.n_threads
+        params.swa_full = config.caching.is_swa_full
+        tune_context(params, config.context)
+        return params
+
+    @property
+    def _n_side_least(self) -> int:
+        """Some models turn positions by other factors in contexts longer than their first training's."""
+        n_first = self._meta_int("rope.scaling.original_context_length")
+        return n_first + PADDING if 0 < n_first < lib.llama_n_ctx_seq(self.pointer) else 0
+
+    def _meta_int(self, key: str) -> int:
+        """A number of the model's metadata under its architecture's name; 0 where there is none."""
+        text = ctypes.create_string_buffer(64)
+        get = lib.llama_model_meta_val_str
+        if get(self.model, b"general.architecture", text, len(text)) < 0:
+            return 0
+        n = get(self.model, text.value + b"." + key.encode(), text, len(text))
+        return int(text.value) if n >= 0 and text.value.isdigit() else 0
+
+    def _make_context(self, n_ctx: int) -> int:
+        config, params = self._config, self._context_params(n_ctx)
         params.n_seq_max = config.n_slots
         params.n_batch = max(config.n_batch, config.n_slots)
         params.n_ubatch = config.n_ubatch
-        params.n_threads = config.n_threads if config.n_threads > 0 else n_physical_cores()
-        params.n_threads_batch = max(config.n_threads_batch, 0) or params.n_threads
         params.kv_unified = config.caching.is_unified
-        params.swa_full = config.caching.is_swa_full
-        tune_context(params, config.context)
         pointer = lib.llama_init_from_model(self.model, params)
         if not pointer:
             lib.llama_model_free(self.model)
@@ -94,12 +142,13 @@ class Context:
             )
         return pointer
 
-    def _make_memory(self, config: DecoderConfig) -> SlotMemory:
+    def _make_memory(self, context: int) -> SlotMemory:
+        config = self._config
         is_rigid = lib.llama_model_is_recurrent(self.model) or lib.llama_model_is_hybrid(self.model)
         n_swa = lib.llama_model_n_swa(self.model)
         n_window = 0 if config.caching.is_swa_full else n_swa
         can_move = n_swa == 0 or lib.llama_model_n_layer(self.model) > MAX_WINDOWED_LAYERS
-        return SlotMemory(self.pointer, n_window=n_window, is_rigid=is_rigid, can_move=can_move)
+        return SlotMemory(context, n_window=n_window, is_rigid=is_rigid, can_move=can_move)
 
     def _warm_up(self) -> None:
         """One empty run, so that the first request does not pay for page faults (as llama-server)."""
@@ -111,6 +160,12 @@ class Context:
         lib.llama_memory_clear(lib.llama_get_memory(self.pointer), True)
         lib.llama_synchronize(self.pointer)
         lib.llama_set_warmup(self.pointer, False)
+
+
+def _has_gpu(options: ModelOptions) -> bool:
+    """Whether a GPU computes some of it, as far as can be known before."""
+    is_none = options.n_gpu_layers == 0 or options.devices == ("none",)
+    return bool(lib.llama_supports_gpu_offload()) and not is_none
 
 
 def _check_file(path: str) -> None:

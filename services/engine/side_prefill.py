@@ -1,0 +1,224 @@
+"""Long prompts in a context and threads of their own, beside the decode loop.
+
+A thread of its own takes what the loop gives it; it spends its time in C with the GIL released. It
+tells of every piece through a queue, and wakes the loop through a file descriptor.
+"""
+
+import contextlib
+import logging
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from services.engine.batches import DECODED
+from services.engine.side_prompts import SidePrompt
+from services.engine.states import State
+
+log = logging.getLogger(__name__)
+
+MAX_ACTIVE = 4
+"""So many prompts at once take turns; each has cells of its own, and others wait."""
+CLOSE_S = 1.0
+
+
+class SideContext(Protocol):
+    """A context for one prompt."""
+
+    def set_threads(self, n_threads: int) -> None: ...
+    def decode(self, ids: Sequence[int], start: int) -> int: ...
+    def load(self, state: State) -> bool: ...
+    def save(self, *, is_partial: bool = False) -> State | None: ...
+    def close(self) -> None: ...
+
+
+OpenSide = Callable[[int], SideContext | None]
+"""Makes a context for so many tokens; None where that is impossible. Called in the thread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progressed:
+    """n_done: tokens of the prompt that are decoded, or were held."""
+
+    prompt: SidePrompt
+    n_done: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prefilled:
+    """All is decoded. state: for the slot. copies: for checkpoints, by the number of tokens."""
+
+    prompt: SidePrompt
+    state: State
+    copies: Mapping[int, State]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotPrefilled:
+    """Nothing came of it. result: of the decode call that failed; DECODED where none was made."""
+
+    prompt: SidePrompt
+    result: int = DECODED
+
+
+SideResult = Progressed | Prefilled | NotPrefilled
+
+
+@dataclass(kw_only=True, eq=False)
+class _Job:
+    """One prompt on its way. Only `is_abandoned` is written by the loop."""
+
+    prompt: SidePrompt
+    context: SideContext | None = None
+    n_done: int = 0
+    pieces: deque[int] = field(default_factory=deque[int])
+    copies: dict[int, State] = field(default_factory=dict[int, State])
+    is_abandoned: bool = False
+
+
+class SidePrefill:
+    """The loop's side of it: called in its thread only.
+
+    n_threads: while the slots' own context decodes, too. n_threads_alone: while it does not. on_shared:
+    is told, between two steps, when its threads have to be divided, and when no longer.
+    """
+
+    def __init__(
+        self,
+        open_side: OpenSide,
+        *,
+        n_threads: int,
+        n_threads_alone: int,
+        on_shared: Callable[[bool], None],
+    ) -> None:
+        self._open_side = open_side
+        self._n_threads_shared = n_threads
+        self._n_threads_alone = n_threads_alone
+        self._on_shared = on_shared
+        self._is_shared = False
+        self._n_threads = n_threads_alone
+        self._jobs: dict[int, _Job] = {}
+        self._given: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._results: deque[tuple[_Job, SideResult]] = deque()
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._work, name="side-prefill", daemon=True)
+        self._thread.start()
+
+    def fileno(self) -> int:
+        """Readable when there are results."""
+        return self._event
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self._jobs)
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._jobs) < MAX_ACTIVE
+
+    def start(self, prompt: SidePrompt) -> None:
+        """Begin with a prompt; `has_room` must say so."""
+        job = _Job(prompt=prompt, n_done=prompt.n_held, pieces=deque(prompt.pieces))
+        self._jobs[prompt.slot] = job
+        self._given.put(job)
+
+    def abandon(self, slot: int) -> None:
+        """Nobody waits for a slot's prompt any more, if it has one here."""
+        if (job := self._jobs.pop(slot, None)) is not None:
+            job.is_abandoned = True
+
+    def share(self, *, is_busy: bool) -> None:
+        """Divide the threads. is_busy: the slots' own context is about to decode something."""
+        self._n_threads = self._n_threads_shared if is_busy else self._n_threads_alone
+        is_shared = is_busy and self.is_active
+        if is_shared != self._is_shared:
+            self._is_shared = is_shared
+            self._on_shared(is_shared)
+
+    def results(self) -> list[SideResult]:
+        """What has happened since the last call, but for abandoned ones."""
+        if not self._results:
+            return []
+        with contextlib.suppress(BlockingIOError):  # written to in a moment
+            os.eventfd_read(self._event)
+        found: list[SideResult] = []
+        while self._results:
+            job, result = self._results.popleft()
+            if job.is_abandoned:
+                continue
+            found.append(result)
+            if not isinstance(result, Progressed):
+                del self._jobs[result.prompt.slot]
+        return found
+
+    def close(self) -> bool:
+        """Stop the thread; False where it still computes, so that nothing must be freed."""
+        for slot in list(self._jobs):
+            self.abandon(slot)
+        self._given.put(None)
+        self._thread.join(CLOSE_S)
+        return not self._thread.is_alive()
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        active: deque[_Job] = deque()
+        while True:
+            while not active or not self._given.empty():
+                if (given := self._given.get()) is None:
+                    return self._drop(active)
+                active.append(given)
+            job = active.popleft()
+            if self._advance(job):
+                active.append(job)
+            elif job.context is not None:
+                job.context.close()
+
+    def _drop(self, jobs: deque[_Job]) -> None:
+        for job in jobs:
+            if job.context is not None:
+                job.context.close()
+
+    def _advance(self, job: _Job) -> bool:
+        """One step of a prompt; whether there are more."""
+        if job.is_abandoned:
+            return False
+        try:
+            result = self._step(job)
+        except Exception:
+            log.exception("action=side_prefill_failed")
+            result = NotPrefilled(prompt=job.prompt, result=-1)
+        self._results.append((job, result))
+        os.eventfd_write(self._event, 1)
+        return isinstance(result, Progressed)
+
+    def _step(self, job: _Job) -> SideResult:
+        prompt = job.prompt
+        if job.context is None:
+            job.context = self._opened(prompt)
+        if (context := job.context) is None:
+            return NotPrefilled(prompt=prompt)
+        if not job.pieces:
+            state = context.save()
+            if state is None:
+                return NotPrefilled(prompt=prompt)
+            return Prefilled(prompt=prompt, state=state, copies=job.copies)
+        context.set_threads(self._n_threads)
+        end = job.n_done + job.pieces.popleft()
+        code = context.decode(prompt.tokens[job.n_done : end], job.n_done)
+        if code != DECODED:
+            return NotPrefilled(prompt=prompt, result=code)
+        job.n_done = end
+        if end in prompt.checkpoint_at and (copy := context.save(is_partial=True)) is not None:
+            job.copies[end] = copy
+        return Progressed(prompt=prompt, n_done=end)
+
+    def _opened(self, prompt: SidePrompt) -> SideContext | None:
+        context = self._open_side(prompt.n_end)
+        if context is None or prompt.held is None or context.load(prompt.held):
+            return context
+        context.close()
+        return None
