@@ -77,14 +77,21 @@ class Context:
         )
 
     def open_side(self, n_tokens: int) -> SideContext | None:
-        """A context for one prompt of so many tokens; None where there is no memory for it. Any thread."""
+        """A context for one prompt of so many tokens; None where there is none to be had. Any thread."""
+        n_streams = 1 if self._config.caching.is_unified else self._config.n_slots
+        is_hybrid, n_swa = lib.llama_model_is_hybrid(self.model), lib.llama_model_n_swa(self.model)
+        if n_streams > 1 and is_hybrid and n_swa:
+            return None  # what its caches save cannot be told apart
         params = self._context_params(max(self._n_side_least, n_tokens + N_TAIL))
         params.n_seq_max, params.kv_unified = 1, True
-        params.n_batch = params.n_ubatch = PIECE
+        # No larger than the slots' own: a sliding window keeps that many more cells.
+        piece = max(1, min(PIECE, self._config.n_ubatch, self._config.n_batch))
+        params.n_batch = params.n_ubatch = piece
         pointer = lib.llama_init_from_model(self.model, params)
         if not pointer:
             return None
-        return SideContext(pointer, self._make_memory(pointer), PIECE)
+        memory = self._make_memory(pointer)
+        return SideContext(pointer, memory, n_streams=n_streams, max_piece=piece)
 
     @property
     def has_bos(self) -> bool:

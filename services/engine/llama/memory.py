@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 
 from services.engine.errors import SlotFileError
+from services.engine.llama import streams
 from services.engine.llama.library import LOG, lib, quick
 
 WHOLE, PARTIAL = 0, 1
@@ -81,6 +82,15 @@ class SlotMemory:
         if n != size:
             _remove(self._memory, slot, -1, -1)
         return n == size
+
+    def blocks(self, slot: int, *, is_partial: bool = False) -> tuple[int, ...]:
+        """How many bytes of what `save` gives belong to each attention cache, in order (see streams)."""
+        partial = lib.llama_state_seq_get_size_ext(self._context, slot, PARTIAL)
+        n_first = (
+            self.n_bytes(slot) - partial
+        )  # what is not saved in part: nothing where all is one
+        first = (n_first,) if n_first and not is_partial else ()
+        return first if self._is_rigid else (*first, partial - streams.HEADER)
 
     def save_file(self, slot: int, path: str, tokens: Sequence[int]) -> int:
         """Write a slot's tokens and cells; the bytes written. A file of that name is replaced at once.

@@ -25,7 +25,7 @@ class CopiedCells:
 class RecordingMemory:
     """can_cut: whether a slot's cells can be dropped in part (a recurrent model's cannot).
 
-    cells: ids by position, per slot.
+    cells: ids by position, per slot. has_room: whether anything can be loaded.
     """
 
     def __init__(self, *, can_cut: bool = True) -> None:
@@ -33,6 +33,7 @@ class RecordingMemory:
         self.cells: dict[int, dict[int, int]] = {}
         self.can_move = can_cut
         self.needs_checkpoints = not can_cut
+        self.has_room = True
         self._can_cut = can_cut
 
     def decode(self, batch: Batch) -> None:
@@ -79,8 +80,8 @@ class RecordingMemory:
     def load(self, slot: int, state: State, *, is_partial: bool = False) -> bool:
         self.calls.append(("load", slot, is_partial))
         assert isinstance(state, CopiedCells)
-        self.cells[slot] = dict(state.cells)
-        return True
+        self.cells[slot] = dict(state.cells) if self.has_room else {}
+        return self.has_room
 
     def save_file(self, slot: int, path: str, tokens: object) -> int:
         self.calls.append(("save_file", slot, path, tokens))

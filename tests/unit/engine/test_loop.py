@@ -1,5 +1,7 @@
 """The decode loop over a model that is a list of results: what one failure does to whom."""
 
+import select
+import threading
 from collections.abc import Iterable
 
 from schemas.errors import RequestError
@@ -8,6 +10,7 @@ from schemas.params import Params
 from services.engine.batches import Batch
 from services.engine.decoder.job import Choice, Place, Sampled
 from services.engine.decoder.loop import Loop
+from services.engine.decoder.pipe import HasFileno
 from services.engine.protocol import (
     Admit,
     Broken,
@@ -19,12 +22,15 @@ from services.engine.protocol import (
     Emitted,
     Ended,
     Output,
+    PromptProgress,
     ReasoningEnded,
     SlotsStarted,
     Stop,
 )
 from services.engine.scheduler import Scheduler, Sizes
+from services.engine.side_prefill import SidePrefill
 from tests.support.decoder_client import admit
+from tests.unit.engine.noted_context import WAIT_S, NotedContext
 from tests.unit.engine.recording_memory import RecordingMemory
 
 OK, FULL, BAD = 0, 1, -3
@@ -81,15 +87,24 @@ class ScriptedPipe:
             return self.steps.pop(0)
         return [Stop()] if can_wait else []
 
+    def wait(self, timeout_s: float | None = None, other: HasFileno | None = None) -> None:
+        assert other is not None, "only for prompts that are decoded aside"
+        assert select.select([other], [], [], WAIT_S)[0]
+
     def write(self, outputs: Iterable[Output]) -> None:
         self.outputs += outputs
 
 
-def run(model: ScriptedModel, *steps: list[Command]) -> list[Output]:
+def run(
+    model: ScriptedModel,
+    *steps: list[Command],
+    side: SidePrefill | None = None,
+    memory: RecordingMemory | None = None,
+) -> list[Output]:
     pipe = ScriptedPipe(*steps)
-    memory = RecordingMemory()
-    scheduler = Scheduler(Sizes(n_slots=2), memory)
-    Loop(model, OneLetter, scheduler, pipe, memory).run()
+    memory = memory or RecordingMemory()
+    scheduler = Scheduler(Sizes(n_slots=2, has_side=side is not None), memory)
+    Loop(model, OneLetter, scheduler, pipe, memory, side).run()
     return pipe.outputs
 
 
@@ -164,3 +179,89 @@ def test_a_cancel_that_wants_an_answer_gets_one_whatever_it_finds() -> None:
 def test_the_same_generation_is_not_admitted_twice() -> None:
     outputs = run(ScriptedModel(), [GOOD, GOOD])
     assert len([o for o in outputs if isinstance(o, SlotsStarted)]) == 1
+
+
+# -- prompts that are decoded aside ------------------------------------------------------------------
+
+
+def side_with(*contexts: NotedContext | None) -> SidePrefill:
+    """Long prompts get these contexts, in order."""
+    left = list(contexts)
+    return SidePrefill(
+        lambda _n: left.pop(0), n_threads=1, n_threads_alone=2, on_shared=lambda _is_shared: None
+    )
+
+
+class RoomyModel(ScriptedModel):
+    n_ctx_slot = 1000
+
+
+LONG = admit("long", tuple(range(300)), n_predict=5)
+
+
+def processed(outputs: list[Output]) -> list[int]:
+    return [
+        o.n_processed
+        for o in outputs
+        if isinstance(o, PromptProgress) and o.generation_id == "long"
+    ]
+
+
+def rows_of_long(model: ScriptedModel) -> list[int]:
+    """Rows of its slot in each batch, the chat having the other one."""
+    return [len(part.ids) for batch in model.batches for part in batch.parts if part.slot == 0]
+
+
+def test_a_long_prompt_beside_a_chat_is_decoded_aside() -> None:
+    model, context = RoomyModel(), NotedContext()
+    outputs = run(model, [GOOD], [], [LONG], side=side_with(context))
+    assert ends(outputs) == {"good": Ended, "long": Ended}
+    assert processed(outputs) == [128, 214, 299, 300]
+    assert rows_of_long(model) == [1] * 5
+    assert list(context.cells) == list(range(299))
+
+
+def test_the_chat_does_not_wait_for_it() -> None:
+    gate = threading.Event()
+    chat = admit("good", (1, 2, 3), n_predict=50)
+
+    class OpensGate(RoomyModel):
+        def decode(self, batch: Batch) -> int:
+            if len(self.batches) == 40:
+                gate.set()
+            return super().decode(batch)
+
+    model = OpensGate()
+    outputs = run(model, [chat], [], [LONG], side=side_with(NotedContext(gate=gate)))
+    assert ends(outputs) == {"good": Ended, "long": Ended}
+
+
+def test_a_failure_aside_breaks_that_generation_only() -> None:
+    outputs = run(RoomyModel(), [GOOD], [], [LONG], side=side_with(NotedContext(fails=-3)))
+    assert ends(outputs) == {"good": Ended, "long": Broken}
+
+
+def test_without_memory_for_a_second_context_the_first_one_does_it() -> None:
+    model = RoomyModel()
+    outputs = run(model, [GOOD], [], [LONG], side=side_with(None))
+    assert ends(outputs) == {"good": Ended, "long": Ended}
+    assert sum(rows_of_long(model)) == 300 + 4
+
+
+def test_one_that_is_cancelled_meanwhile_frees_its_slot() -> None:
+    gate = threading.Event()
+    chat = admit("good", (1, 2, 3), n_predict=9)
+    steps: list[list[Command]] = [[chat], [], [LONG], [], [Cancel(generation_id="long")]]
+    context = NotedContext(gate=gate)
+    side = side_with(context)
+    outputs = run(RoomyModel(), *steps, [other()], side=side)
+    assert ends(outputs) == {"good": Ended, "other": Ended}
+    gate.set()
+    assert side.close()
+
+
+def test_without_room_for_its_cells_the_largest_is_given_up() -> None:
+    memory = RecordingMemory()
+    memory.has_room = False
+    outputs = run(RoomyModel(), [GOOD], [], [LONG], side=side_with(NotedContext()), memory=memory)
+    assert ends(outputs) == {"good": Ended, "long": Broken}
