@@ -98,7 +98,7 @@ def test_its_log_is_continued_as_it_was() -> None:
     with decoder(**split) as client:
         again = client.run_one(Admit(generation_id="again", choices=(logged,), params=wanted))
     assert again.ids == run.ids[10:]
-    assert logprobs_of(again) == pytest.approx(logprobs_of(run)[10:], abs=1e-5)
+    assert logprobs_of(again) == pytest.approx(logprobs_of(run)[10:], abs=1e-3)
 
 
 @pytest.mark.parametrize("caching", [{"is_unified": True}, {}, {"is_unified": True, "ram_mib": 0}])
