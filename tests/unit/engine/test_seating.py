@@ -161,6 +161,18 @@ def test_a_continued_choice_repeats_its_first_attempt() -> None:
     assert bench.scheduler.slots[seat.slot].cached == [*range(150), *emitted]
 
 
+@pytest.mark.parametrize(
+    ("n_emitted", "chunks"), [(101, [400, 32, 32, 32, 4]), (701, [400, 512, 188])]
+)
+def test_what_cannot_be_bit_equal_is_replayed_in_large_chunks(
+    n_emitted: int, chunks: list[int]
+) -> None:
+    bench = Bench()
+    bench.admit("g", need(range(400), emitted=tuple(range(n_emitted)), chunks=(400,)))
+    (seat,) = bench.seat()["g"]
+    assert list(bench.scheduler.slots[seat.slot].working().chunks) == chunks
+
+
 def test_float_weights_are_replayed_one_by_one_where_that_makes_a_difference() -> None:
     bench = Bench(has_float_weights=True)
     bench.admit("short", need(range(40), emitted=(5, 6, 7)))
