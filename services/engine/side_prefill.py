@@ -103,13 +103,15 @@ class SidePrefill:
         self._jobs: dict[int, _Job] = {}
         self._given: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._results: deque[tuple[_Job, SideResult]] = deque()
-        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._bell, self._rope = os.pipe()
+        os.set_blocking(self._bell, False)
+        os.set_blocking(self._rope, False)
         self._thread = threading.Thread(target=self._work, name="side-prefill", daemon=True)
         self._thread.start()
 
     def fileno(self) -> int:
         """Readable when there are results."""
-        return self._event
+        return self._bell
 
     @property
     def is_active(self) -> bool:
@@ -140,10 +142,11 @@ class SidePrefill:
 
     def results(self) -> list[SideResult]:
         """What has happened since the last call, but for abandoned ones."""
-        if not self._results:
+        if not self._jobs and not self._results:
             return []
-        with contextlib.suppress(BlockingIOError):  # written to in a moment
-            os.eventfd_read(self._event)
+        # Also where nothing is there: the last call may have taken what was announced only after it.
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._bell, 4096)
         found: list[SideResult] = []
         while self._results:
             job, result = self._results.popleft()
@@ -191,8 +194,11 @@ class SidePrefill:
         except Exception:
             log.exception("action=side_prefill_failed")
             result = NotPrefilled(prompt=job.prompt, result=-1)
+        if job.is_abandoned:
+            return False
         self._results.append((job, result))
-        os.eventfd_write(self._event, 1)
+        with contextlib.suppress(BlockingIOError):  # so full that it is heard in any case
+            os.write(self._rope, b".")
         return isinstance(result, Progressed)
 
     def _step(self, job: _Job) -> SideResult:
