@@ -141,8 +141,9 @@ class Batcher:
     def commit(self, batch: Batch, elapsed_us: int = 0) -> tuple[Advance, ...]:
         """Note that `batch` was decoded, and how long it took. Slots to be sampled now wait for that."""
         n_decoding = sum(1 for part in batch.parts if not part.is_prompt)
-        self._budget.note(n_decoding, self._n_budgeted(batch), elapsed_us)
         is_waited_for = any(slot.is_generating for slot in self._table.slots)
+        if is_waited_for:
+            self._budget.note(n_decoding, self._n_budgeted(batch), elapsed_us)
         self._is_decoding_due = not n_decoding and is_waited_for
         advances: list[Advance] = []
         n_rows = 0

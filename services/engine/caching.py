@@ -9,7 +9,7 @@ class Caching(Message, frozen=True, kw_only=True):
     is_unified: one cache, of which each slot may use all; else each has an equal share of its own.
     max_slot_tokens: of one slot, 0 for no further limit. prefill_budget: prompt tokens per step while
     others generate, 0 adapts them (see PrefillBudget). prefill_threads: what long prompts have to
-    themselves meanwhile (see SidePrompt), −1 by itself. similarity: the part of a prompt that a slot
+    themselves meanwhile (see SidePrompts), −1 by itself. similarity: the part of a prompt that a slot
     must hold to be chosen for it, 0 never. ram_mib: MiB for prompts that lost their slot, −1 for no
     limit, 0 for none. saves_idle: idle slots are copied there whenever a generation starts.
     n_checkpoints: per slot at most. checkpoint_step: least distance of two of them. is_swa_full: keep

@@ -11,7 +11,7 @@ from services.engine.batches import Advance, Batch, Batcher
 from services.engine.caching import Caching
 from services.engine.checkpoint_maker import CheckpointMaker
 from services.engine.context_shift import Shift, is_full
-from services.engine.prefill_budget import prefill_budget
+from services.engine.prefill_budget import N_SHORT, prefill_budget
 from services.engine.reuse import Reuse
 from services.engine.seating import Request, Seat, Seating, SeatingRules
 from services.engine.side_prompts import SidePrompts
@@ -66,7 +66,7 @@ class Scheduler:
             self._table,
             maker,
             is_on=sizes.has_side,
-            n_short=budget.n_short,
+            n_short=N_SHORT,
             max_piece=sizes.max_rows,
         )
         self._batcher = Batcher(
@@ -153,7 +153,8 @@ class Scheduler:
         """The running generation that has (or will have) most tokens in the KV cache."""
         held: dict[str, int] = {}
         for work, slot in ((s.work, s) for s in self.slots if s.work is not None):
-            n_tokens = max(len(slot.cached), len(work.tokens))
+            n_coming = 0 if work.is_aside else len(work.tokens)
+            n_tokens = max(len(slot.cached), n_coming)
             held[work.generation_id] = held.get(work.generation_id, 0) + n_tokens
         return max(held, key=lambda generation_id: held[generation_id])
 

@@ -78,6 +78,10 @@ class _Job:
     copies: dict[int, State] = field(default_factory=dict[int, State])
     is_abandoned: bool = False
 
+    def close(self) -> None:
+        if self.context is not None:
+            self.context.close()
+
 
 class SidePrefill:
     """The loop's side of it: called in its thread only.
@@ -169,21 +173,22 @@ class SidePrefill:
 
     def _work(self) -> None:
         active: deque[_Job] = deque()
-        while True:
-            while not active or not self._given.empty():
-                if (given := self._given.get()) is None:
-                    return self._drop(active)
-                active.append(given)
+        while self._takes(active):
             job = active.popleft()
             if self._advance(job):
                 active.append(job)
-            elif job.context is not None:
-                job.context.close()
+            else:
+                job.close()
+        for job in active:
+            job.close()
 
-    def _drop(self, jobs: deque[_Job]) -> None:
-        for job in jobs:
-            if job.context is not None:
-                job.context.close()
+    def _takes(self, active: deque[_Job]) -> bool:
+        """Take what was given, waiting where there is nothing to do; False once that is the end."""
+        while not active or not self._given.empty():
+            if (given := self._given.get()) is None:
+                return False
+            active.append(given)
+        return True
 
     def _advance(self, job: _Job) -> bool:
         """One step of a prompt; whether there are more."""
@@ -191,6 +196,8 @@ class SidePrefill:
             return False
         try:
             result = self._step(job)
+        except MemoryError:
+            result = NotPrefilled(prompt=job.prompt)
         except Exception:
             log.exception("action=side_prefill_failed")
             result = NotPrefilled(prompt=job.prompt, result=-1)
@@ -203,10 +210,10 @@ class SidePrefill:
 
     def _step(self, job: _Job) -> SideResult:
         prompt = job.prompt
-        if job.context is None:
-            job.context = self._opened(prompt)
-        if (context := job.context) is None:
+        if job.context is None and not self._is_open(job):
             return NotPrefilled(prompt=prompt)
+        context = job.context
+        assert context is not None, "just opened"
         if not job.pieces:
             state = context.save()
             if state is None:
@@ -222,9 +229,8 @@ class SidePrefill:
             job.copies[end] = copy
         return Progressed(prompt=prompt, n_done=end)
 
-    def _opened(self, prompt: SidePrompt) -> SideContext | None:
-        context = self._open_side(prompt.n_end)
-        if context is None or prompt.held is None or context.load(prompt.held):
-            return context
-        context.close()
-        return None
+    def _is_open(self, job: _Job) -> bool:
+        """Make its context, with what its slot held."""
+        job.context = self._open_side(job.prompt.n_end)
+        held, job.prompt.held = job.prompt.held, None  # not needed twice
+        return job.context is not None and (held is None or job.context.load(held))

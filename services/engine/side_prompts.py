@@ -21,12 +21,12 @@ N_TAIL = 1
 """Tokens that are left for the slot's own context."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class SidePrompt:
     """What is to be decoded aside for `slot`.
 
-    tokens: the prompt. n_held: how many of the first ones the slot holds, `held`: their cells. pieces:
-    sizes of the calls for the next ones. checkpoint_at: after how many tokens to copy what cannot be cut.
+    work: what it is a part of. tokens: the prompt. n_held: how many of the first ones the slot holds,
+    `held`: their cells, until they are where they are needed. pieces: sizes of the calls for the next ones.
     """
 
     slot: int
@@ -38,6 +38,7 @@ class SidePrompt:
 
     @property
     def checkpoint_at(self) -> tuple[int, ...]:
+        """After how many tokens to copy what cannot be cut."""
         return self.work.checkpoint_at
 
     @property
@@ -72,19 +73,20 @@ class SidePrompts:
         work = slot.work
         if not self._is_on or work is None or work.stays or work.is_repeated or work.shifts:
             return False
-        return work.is_aside or (
-            work.n_new > self._n_short
-            and work.n_done == len(slot.cached)
-            and sum(work.chunks) > N_TAIL
-        )
+        is_long = sum(work.chunks) > self._n_short and work.n_done == len(slot.cached)
+        return work.is_aside or is_long
 
     def next(self) -> SidePrompt | None:
         """The next one to begin with, if somebody generates."""
-        if not self._is_on or not any(slot.is_generating for slot in self._table.slots):
+        slots = self._table.slots
+        if not self._is_on or not any(slot.is_generating for slot in slots):
             return None
-        waiting = [s for s in self._table.slots if self.wants(s) and not s.working().is_aside]
-        slot = min(waiting, key=lambda slot: slot.working().turn, default=None)
-        return None if slot is None else self._begin(slot)
+        if not self._table.memory.is_settled:
+            return None  # those who generate decode in a moment
+        waiting = [slot for slot in slots if self.wants(slot) and not slot.working().is_aside]
+        waiting.sort(key=lambda slot: slot.working().turn)
+        begun = (self._begin(slot) for slot in waiting)
+        return next((prompt for prompt in begun if prompt is not None), None)
 
     def is_wanted(self, prompt: SidePrompt) -> bool:
         """Whether the slot still waits for it."""
@@ -102,7 +104,8 @@ class SidePrompts:
         work = prompt.work
         work.is_aside, work.turn = False, self._table.tick()
         work.n_done = prompt.n_end
-        work.chunks = deque([len(work.tokens) - work.n_done])
+        work.n_new = len(work.tokens) - work.n_done
+        work.chunks = deque([work.n_new])
         slot.cached = list(prompt.tokens[: prompt.n_end])
         for n_tokens, copy in copies.items():
             self._checkpoints.add(slot, n_tokens, copy)

@@ -28,6 +28,11 @@ class Memory(Protocol):
         """Whether `keep` may fail, so that copies of what was there are worth having."""
         ...
 
+    @property
+    def is_settled(self) -> bool:
+        """False from `move` until the next batch is decoded: nothing can be saved meanwhile."""
+        ...
+
     def can_keep(self, slot: int, n_tokens: int) -> bool:
         """Whether the slot could go on after its first `n_tokens`."""
         ...

@@ -13,7 +13,8 @@ from tests.support.recurrent_model import write_model
 
 WINDOWED = str(ROOT / "tests" / "models" / "vision-tiny.gguf")
 """Has a sliding window of 256 tokens."""
-SIDE: dict[str, Any] = {"caching": {"prefill_threads": 1, "is_unified": True}}
+THREADS: dict[str, Any] = {"n_threads": 2}
+SIDE: dict[str, Any] = {**THREADS, "caching": {"prefill_threads": 1, "is_unified": True}}
 CHAT = admit("chat", (1, *range(300, 310)), ignore_eos=True)
 
 
@@ -79,7 +80,7 @@ def test_a_long_prompt_is_decoded_in_pieces_while_the_chat_goes_on(chatting: Dec
 def test_its_log_is_continued_as_it_was() -> None:
     """Alone, while the first attempt had a neighbour: the model's weights are floats, whose sums differ
     in the last bits by that."""
-    split: dict[str, Any] = {"caching": {"prefill_threads": 1}}
+    split: dict[str, Any] = {**THREADS, "caching": {"prefill_threads": 1}}
     wanted = params(n_predict=40, temperature=0.8, n_probs=3, ignore_eos=True)
     job = ChoiceJob(choice=0, prompt=prompt(400), seed=5)
     with decoder(**split) as client:
@@ -106,7 +107,8 @@ def test_its_log_is_continued_as_it_was() -> None:
 def test_it_gives_what_it_gives_alone(caching: dict[str, Any], flash_attn: str) -> None:
     ways: dict[str, Any] = {"n_ctx": 8192, "context": {"flash_attn": flash_attn}}
     asked = admit("long", prompt(1500), n_predict=1, n_probs=5, **GREEDY)
-    with decoder(**ways, caching={**caching, "prefill_threads": 1}) as client:
+    side = {**caching, "prefill_threads": 1}
+    with decoder(**THREADS, **ways, caching=side) as client:
         begin_chat(client, CHAT)
         run = beside(client, asked)
         assert len(pieces(client, "long")) > 10
@@ -120,6 +122,35 @@ def test_a_follow_up_takes_along_what_its_slot_holds(chatting: DecoderClient) ->
     assert end_of(run).n_cached >= 1000
     assert len(pieces(chatting, "second")) > 4
     assert logprobs(run) == pytest.approx(probs_with(longer, n_ctx=8192), abs=0.2)
+
+
+def test_a_follow_up_in_a_cache_of_its_own() -> None:
+    """The slot's cells go to a context of one stream and come back; the slots differ in where they are."""
+    with decoder(**THREADS, n_ctx=8192, caching={"prefill_threads": 1}) as client:
+        begin_chat(client, CHAT)
+        for number in range(3):
+            start = prompt(500, 300 + number)
+            first = beside(client, admit(f"first {number}", start, n_predict=2, **GREEDY))
+            longer = (*start, *first.ids[:1], *prompt(700)[1:])
+            asked = admit(f"second {number}", longer, n_predict=1, n_probs=5, **GREEDY)
+            run = beside(client, asked)
+            assert end_of(run).n_cached >= 500
+            assert logprobs(run) == pytest.approx(probs_with(longer, n_ctx=8192), abs=0.2)
+
+
+def test_moved_pieces_go_along_in_their_new_places(chatting: DecoderClient) -> None:
+    caching = {"n_cache_reuse": 64}
+    beside(chatting, admit("first", prompt(900), n_predict=2, **caching, **GREEDY))
+    shorter = (*prompt(900)[:300], *prompt(900)[400:], *prompt(500)[1:])
+    alone = {**SIDE, "n_ctx": 8192}
+    with decoder(**alone) as client:
+        client.run_one(admit("first", prompt(900), n_predict=2, **caching, **GREEDY))
+        asked = admit("second", shorter, n_predict=1, n_probs=5, **caching, **GREEDY)
+        expected = client.run_one(asked)
+    run = beside(chatting, asked)
+    assert end_of(run).n_cached == end_of(expected).n_cached > 700
+    assert len(pieces(chatting, "second")) > 2
+    assert logprobs(run) == pytest.approx(logprobs(expected), abs=0.2)
 
 
 def test_it_goes_on_aside_when_a_chat_comes_in_between() -> None:
@@ -165,7 +196,8 @@ def test_a_cancelled_one_leaves_its_slot_to_the_next(chatting: DecoderClient) ->
 
 
 def test_where_its_cells_find_no_room_it_fails_and_the_chat_goes_on() -> None:
-    with decoder(caching={**SIDE["caching"], "saves_idle": False}, n_ctx=1024) as client:
+    caching = {**SIDE["caching"], "saves_idle": False}
+    with decoder(**THREADS, caching=caching, n_ctx=1024) as client:
         begin_chat(client, admit("chat", prompt(400), ignore_eos=True))
         client.send(admit("long", prompt(900), n_predict=2))
         broken = client.read_until(lambda o: isinstance(o, Broken))
@@ -203,7 +235,7 @@ def test_checkpoints_are_made_aside(kind: str, recurrent: Path) -> None:
     model = {"model_path": WINDOWED if kind == "windowed" else str(recurrent)}
     sizes: dict[str, Any] = {**model, "n_ctx": 4096, "n_slots": 2, "n_ubatch": 256}
     chat = admit("chat", (2, *range(6, 20)), ignore_eos=True)
-    with decoder(**sizes, caching={"prefill_threads": 1}) as client:
+    with decoder(**THREADS, **sizes, caching={"prefill_threads": 1}) as client:
         begin_chat(client, chat)
         asked = admit("a", story(1200, 50), n_predict=300, n_probs=5, ignore_eos=True, **GREEDY)
         run = beside(client, asked)

@@ -1,6 +1,7 @@
-"""The real decoder: loads a model with llama.cpp and decodes with it. One thread."""
+"""The real decoder: loads a model with llama.cpp and decodes with it. One thread, and SidePrefill's."""
 
 import gc
+import logging
 import os
 
 from services.engine.decoder.loop import Loop
@@ -11,6 +12,8 @@ from services.engine.llama.context import Context
 from services.engine.protocol import DecoderConfig, LoadProgress, Ready
 from services.engine.scheduler import Scheduler, Sizes
 from services.engine.side_prefill import SidePrefill
+
+log = logging.getLogger(__name__)
 
 PROGRESS_STEP = 0.01
 
@@ -28,11 +31,21 @@ def run_computed(config: DecoderConfig, pipe: Pipe) -> None:
         gc.collect()
         gc.freeze()  # what is loaded now stays: no collection needs to look at it again
         loop.run()
-    finally:
-        if side is not None and not side.close():
-            # It computes on, so nothing may be freed; the front is gone, or has done with us.
-            os._exit(0)
-        context.close()
+    except PipeClosed:
+        _close(context, side)
+        raise
+    except Exception:
+        log.exception("action=decoder_failed")
+        _close(context, side, exit_code=1)
+        raise
+    _close(context, side)
+
+
+def _close(context: Context, side: SidePrefill | None, exit_code: int = 0) -> None:
+    """Free everything; or end the process at once, where a long call of `side` still uses it."""
+    if side is not None and not side.close():
+        os._exit(exit_code)
+    context.close()
 
 
 def _pin(cpus: tuple[int, ...]) -> None:
@@ -72,7 +85,7 @@ def _side_prefill(context: Context) -> SidePrefill | None:
     return SidePrefill(
         context.open_side,
         n_threads=context.n_side_threads,
-        n_threads_alone=context.n_threads,
+        n_threads_alone=context.n_threads_batch,
         on_shared=context.divide_threads,
     )
 

@@ -36,6 +36,8 @@ from services.engine.slots import Slot
 
 log = logging.getLogger(__name__)
 
+CONTEXT_FULL = "the context of all slots together is full; start with a larger -c or fewer slots"
+
 
 class Loop:
     """Runs generations in the slots of one context until it is told to stop.
@@ -239,7 +241,8 @@ class Loop:
         batch = self._scheduler.plan()
         if self._side is not None:
             self._side.share(is_busy=batch is not None)
-            self._is_stalled = batch is None and self._side.is_active
+            has_changed = bool(self._outputs)  # slots may be free now
+            self._is_stalled = batch is None and self._side.is_active and not has_changed
         if batch is None:
             return
         started_us = _now_us()
@@ -325,11 +328,13 @@ class Loop:
             side.start(prompt)
 
     def _land(self, result: Prefilled) -> None:
+        """It fails alone where its cells find no room."""
         prompt = result.prompt
-        while self._scheduler.side.is_wanted(prompt):
-            if self._scheduler.side.land(prompt, result.state, result.copies):
+        while not self._scheduler.side.land(prompt, result.state, result.copies):
+            if not self._scheduler.purge_idle():
+                problem = RequestError.server(CONTEXT_FULL).problem
+                self._break(prompt.work.generation_id, problem, keeps_cache=False)
                 return
-            self._make_room()
 
     def _take_back(self, result: NotPrefilled) -> None:
         generation_id = result.prompt.work.generation_id
@@ -345,8 +350,7 @@ class Loop:
         """The KV cache is full: forget what idle slots remember, else give up the largest generation."""
         if self._scheduler.purge_idle():
             return
-        message = "the context of all slots together is full; start with a larger -c or fewer slots"
-        problem = RequestError.server(message).problem
+        problem = RequestError.server(CONTEXT_FULL).problem
         self._break(self._scheduler.largest(), problem, keeps_cache=False)
 
     def _break_batch(self, batch: Batch, result: int) -> None:

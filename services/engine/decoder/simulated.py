@@ -69,6 +69,7 @@ class SimulatedModel:
 
     can_move = True
     needs_checkpoints = False
+    is_settled = True
 
     def can_keep(self, slot: int, n_tokens: int) -> bool:
         del slot, n_tokens

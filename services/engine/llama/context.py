@@ -1,5 +1,5 @@
 # pyright: basic
-"""A loaded model and its llama context. One thread."""
+"""A loaded model and its llama context. One thread, but for `open_side`."""
 
 import ctypes
 import os
@@ -33,8 +33,8 @@ class Context:
     """Model and context as llama-server makes them.
 
     n_ctx: tokens over all slots. n_ctx_slot: most tokens of one. n_vocab: ids are below it.
-    eog_ids: those that end a generation. memory: the KV cache. n_threads: it decodes with so many,
-    n_side_threads: of which SideContexts get so many. Loading blocks;
+    eog_ids: those that end a generation. memory: the KV cache. n_threads, n_threads_batch: it decodes
+    tokens and prompts with so many, n_side_threads: of which SideContexts get so many. Loading blocks;
     `on_progress(fraction)` is called meanwhile and may return False to give up.
     Raises ModelNotLoadable, its message one line.
     """
@@ -49,6 +49,7 @@ class Context:
         self.eog_ids = frozenset(i for i in range(self.n_vocab) if _is_eog(self.vocab, i))
         self._config = config
         self.n_threads = config.n_threads if config.n_threads > 0 else n_physical_cores()
+        self.n_threads_batch = max(config.n_threads_batch, 0) or self.n_threads
         self.n_side_threads = n_side_threads(
             config.caching, self.n_threads, has_gpu=_has_gpu(config.model)
         )
@@ -66,22 +67,20 @@ class Context:
 
         Blocks for one ubatch, the GIL released.
         """
-        return lib.llama_decode(self.pointer, self._batch.fill(batch))
+        result = lib.llama_decode(self.pointer, self._batch.fill(batch))
+        self.memory.on_decoded()
+        return result
 
     def divide_threads(self, is_shared: bool) -> None:
         """Leave some of the threads to SideContexts from the next batch on, or take them all."""
         n_left = self.n_side_threads if is_shared else 0
-        n_batch = max(self._config.n_threads_batch, 0) or self.n_threads
-        lib.llama_set_n_threads(
-            self.pointer, max(1, self.n_threads - n_left), max(1, n_batch - n_left)
-        )
+        n_most = max(self.n_threads, self.n_threads_batch)
+        n_batch = min(self.n_threads_batch, n_most - n_left)
+        lib.llama_set_n_threads(self.pointer, self.n_threads - n_left, n_batch)
 
     def open_side(self, n_tokens: int) -> SideContext | None:
         """A context for one prompt of so many tokens; None where there is none to be had. Any thread."""
         n_streams = 1 if self._config.caching.is_unified else self._config.n_slots
-        is_hybrid, n_swa = lib.llama_model_is_hybrid(self.model), lib.llama_model_n_swa(self.model)
-        if n_streams > 1 and is_hybrid and n_swa:
-            return None  # what its caches save cannot be told apart
         params = self._context_params(max(self._n_side_least, n_tokens + N_TAIL))
         params.n_seq_max, params.kv_unified = 1, True
         # No larger than the slots' own: a sliding window keeps that many more cells.
@@ -90,8 +89,13 @@ class Context:
         pointer = lib.llama_init_from_model(self.model, params)
         if not pointer:
             return None
-        memory = self._make_memory(pointer)
-        return SideContext(pointer, memory, n_streams=n_streams, max_piece=piece)
+        side = SideContext(
+            pointer, self._make_memory(pointer), n_streams=n_streams, max_piece=piece
+        )
+        if not side.is_usable:
+            side.close()
+            return None
+        return side
 
     @property
     def has_bos(self) -> bool:
@@ -114,7 +118,7 @@ class Context:
         params = lib.llama_context_default_params()
         params.n_ctx = n_ctx
         params.n_threads = self.n_threads
-        params.n_threads_batch = max(config.n_threads_batch, 0) or params.n_threads
+        params.n_threads_batch = self.n_threads_batch
         params.swa_full = config.caching.is_swa_full
         tune_context(params, config.context)
         return params

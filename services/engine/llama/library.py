@@ -2,7 +2,7 @@
 """llama.cpp's shared library: loaded once, its log tamed, short calls without the GIL dance.
 
 `lib` is the raw binding: its functions release the GIL, which is right for calls that take long.
-`quick` gives the same function holding the GIL, for calls of microseconds from a one-thread process.
+`quick` gives the same function holding the GIL, for calls of microseconds, where no other thread of Python waits for more than that.
 """
 
 import contextlib

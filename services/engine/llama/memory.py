@@ -12,7 +12,6 @@ from typing import Any
 import numpy
 
 from services.engine.errors import SlotFileError
-from services.engine.llama import streams
 from services.engine.llama.library import LOG, lib, quick
 
 WHOLE, PARTIAL = 0, 1
@@ -38,12 +37,13 @@ class SlotMemory:
         self._context = context
         self._memory = lib.llama_get_memory(context)
         self._n_window = n_window
-        self._is_rigid = is_rigid
+        self.is_rigid = is_rigid
         self.can_move: bool = can_move and bool(lib.llama_memory_can_shift(self._memory))
         self.needs_checkpoints = n_window > 0 or is_rigid
+        self.is_settled = True
 
     def can_keep(self, slot: int, n_tokens: int) -> bool:
-        if self._is_rigid:
+        if self.is_rigid:
             return _position_max(self._memory, slot) < n_tokens
         if self._n_window == 0:
             return True
@@ -62,13 +62,19 @@ class SlotMemory:
     def move(self, slot: int, source: int, target: int, n: int) -> None:
         _remove(self._memory, slot, target, source)
         _add(self._memory, slot, source, source + n, target - source)
+        self.is_settled = False  # llama.cpp turns the keys when it decodes next
+
+    def on_decoded(self) -> None:
+        """A batch was decoded: whatever was moved is where it belongs."""
+        self.is_settled = True
 
     def n_bytes(self, slot: int) -> int:
-        return lib.llama_state_seq_get_size_ext(self._context, slot, WHOLE)
+        return self.size(slot)
 
     def save(self, slot: int, *, is_partial: bool = False) -> Any:
-        flags = PARTIAL if is_partial else WHOLE
-        size = lib.llama_state_seq_get_size_ext(self._context, slot, flags)
+        if not self.is_settled:
+            return None
+        flags, size = PARTIAL if is_partial else WHOLE, self.size(slot, is_partial=is_partial)
         try:
             data = numpy.empty(size, numpy.uint8)
         except MemoryError:
@@ -83,14 +89,10 @@ class SlotMemory:
             _remove(self._memory, slot, -1, -1)
         return n == size
 
-    def blocks(self, slot: int, *, is_partial: bool = False) -> tuple[int, ...]:
-        """How many bytes of what `save` gives belong to each attention cache, in order (see streams)."""
-        partial = lib.llama_state_seq_get_size_ext(self._context, slot, PARTIAL)
-        n_first = (
-            self.n_bytes(slot) - partial
-        )  # what is not saved in part: nothing where all is one
-        first = (n_first,) if n_first and not is_partial else ()
-        return first if self._is_rigid else (*first, partial - streams.HEADER)
+    def size(self, slot: int, *, is_partial: bool = False) -> int:
+        """Bytes that `save` gives."""
+        flags = PARTIAL if is_partial else WHOLE
+        return lib.llama_state_seq_get_size_ext(self._context, slot, flags)
 
     def save_file(self, slot: int, path: str, tokens: Sequence[int]) -> int:
         """Write a slot's tokens and cells; the bytes written. A file of that name is replaced at once.

@@ -13,12 +13,25 @@ import numpy
 HEADER = 8
 """Bytes before the first cache: a mark, and the slot's number, which nobody reads."""
 _WORD = 4
+_EMPTY = 2 * _WORD
+"""Bytes of a cache of one stream without cells."""
+
+
+def n_caches(n_bytes: int, n_bytes_partial: int) -> int:
+    """How many attention caches a model without a recurrent state has, of which the last is saved in part.
+
+    Of an empty context, by the sizes of what it saves; 0 for a kind that is not known here.
+    """
+    one, two = (HEADER + n * _EMPTY for n in (1, 2))
+    if n_bytes_partial != one:
+        return 0
+    return {one: 1, two: 2}.get(n_bytes, 0)
 
 
 def to_many(state: Any, blocks: tuple[int, ...], n_streams: int) -> Any:
     """What a cache of one stream saved, for one of `n_streams`. uint8 arrays.
 
-    blocks: bytes of each attention cache, in order; what comes behind them stays as it is.
+    blocks: bytes of each attention cache, in order.
     """
     zeros = numpy.zeros(_WORD * (n_streams - 1), numpy.uint8)
     parts, start = [state[:HEADER]], HEADER
@@ -26,7 +39,7 @@ def to_many(state: Any, blocks: tuple[int, ...], n_streams: int) -> Any:
         block = state[start : start + size]
         parts += [_word(n_streams), block[_WORD:], zeros]
         start += size
-    return numpy.concatenate([*parts, state[start:]])
+    return numpy.concatenate(parts)
 
 
 def to_one(state: Any, n_streams: int) -> Any:

@@ -22,8 +22,8 @@ def n_side_threads(caching: Caching, n_threads: int, *, has_gpu: bool) -> int:
     """How many of a context's threads long prompts get for themselves while others generate; 0: none.
 
     By itself half of them: then whoever generates has half of the speed. A prompt budget that somebody
-    chose is meant for one context, and a GPU computes one thing after the other anyway.
+    chose is meant for one context, and a GPU computes one thing after the other anyway. One is left.
     """
     if caching.prefill_threads >= 0:
-        return min(caching.prefill_threads, n_threads)
+        return min(caching.prefill_threads, n_threads - 1)
     return 0 if has_gpu or caching.prefill_budget > 0 else n_threads // 2

@@ -34,9 +34,11 @@ class RecordingMemory:
         self.can_move = can_cut
         self.needs_checkpoints = not can_cut
         self.has_room = True
+        self.is_settled = True
         self._can_cut = can_cut
 
     def decode(self, batch: Batch) -> None:
+        self.is_settled = True
         for part in batch.parts:
             cells = self.cells.setdefault(part.slot, {})
             for position, token in enumerate(part.ids, part.start):
@@ -64,6 +66,7 @@ class RecordingMemory:
 
     def move(self, slot: int, source: int, target: int, n: int) -> None:
         self.calls.append(("move", slot, source, target, n))
+        self.is_settled = False
         cells = self.cells[slot]
         for position in range(target, source):
             cells.pop(position, None)
@@ -75,6 +78,7 @@ class RecordingMemory:
 
     def save(self, slot: int, *, is_partial: bool = False) -> State | None:
         self.calls.append(("save", slot, is_partial))
+        assert self.is_settled, "what was moved is not yet where it belongs"
         return CopiedCells(dict(self.cells[slot]))
 
     def load(self, slot: int, state: State, *, is_partial: bool = False) -> bool:

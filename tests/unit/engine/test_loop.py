@@ -260,8 +260,27 @@ def test_one_that_is_cancelled_meanwhile_frees_its_slot() -> None:
     assert side.close()
 
 
-def test_without_room_for_its_cells_the_largest_is_given_up() -> None:
+def test_without_room_for_its_cells_it_fails_alone() -> None:
     memory = RecordingMemory()
     memory.has_room = False
-    outputs = run(RoomyModel(), [GOOD], [], [LONG], side=side_with(NotedContext()), memory=memory)
+    chat = admit("good", (1, 2, 3), n_predict=400)
+    outputs = run(RoomyModel(), [chat], [], [LONG], side=side_with(NotedContext()), memory=memory)
     assert ends(outputs) == {"good": Ended, "long": Broken}
+
+
+def test_cancelling_wakes_a_loop_that_waits_for_it() -> None:
+    gate = threading.Event()
+
+    class Waiting(ScriptedPipe):
+        """Once nothing else is to be done, the front has a word."""
+
+        def wait(self, timeout_s: float | None = None, other: HasFileno | None = None) -> None:
+            self.steps.append([Cancel(generation_id="long")])
+
+    pipe, memory = Waiting([GOOD], [], [LONG]), RecordingMemory()
+    scheduler = Scheduler(Sizes(n_slots=2, has_side=True), memory)
+    side = side_with(NotedContext(gate=gate))
+    Loop(RoomyModel(), OneLetter, scheduler, pipe, memory, side).run()
+    assert ends(pipe.outputs) == {"good": Ended}
+    gate.set()
+    assert side.close()

@@ -1,8 +1,9 @@
 """The thread that decodes long prompts aside, over contexts that only note what is done to them."""
 
+import os
 import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -183,3 +184,30 @@ def test_closing_waits_for_one_call_and_no_longer() -> None:
     context.gate.set()
     assert desk.side.close()
     assert sum(call[0] == "decode" for call in context.calls) == 1
+
+
+def test_the_bell_rings_for_what_is_there_and_no_longer(desk: Desk) -> None:
+    """A bell that goes on ringing would have the loop turn round and round."""
+    gate = threading.Event()
+    context = NotedContext(gate=gate)
+    desk.contexts.append(context)
+    desk.side.start(prompt(pieces=(1, 1)))
+    assert context.entered.wait(WAIT_S)
+    os.write(desk.side._rope, b".")  # announced after it had been taken
+    assert desk.side.results() == []
+    assert not select.select([desk.side], [], [], 0)[0]
+    gate.set()
+    desk.until_over()
+
+
+def test_out_of_memory_is_no_failure_of_the_prompt(desk: Desk) -> None:
+    class Full(NotedContext):
+        def decode(self, ids: Sequence[int], start: int) -> int:
+            raise MemoryError
+
+    context = Full()
+    desk.contexts.append(context)
+    desk.side.start(prompt())
+    (end,) = desk.until_over()
+    assert isinstance(end, NotPrefilled)
+    assert end.result == DECODED

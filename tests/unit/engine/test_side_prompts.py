@@ -174,3 +174,60 @@ def test_no_call_is_larger_than_a_ubatch() -> None:
     bench = chatting(n_ubatch=32)
     ask(bench, "long", 1000)
     assert max(begun(bench).pieces) == 32
+
+
+def test_landing_costs_nobody_a_turn() -> None:
+    """The last token needs no budget, whatever was decoded before."""
+    bench = Bench(**ROOMY)
+    bench.elapsed_us = 1_000_000
+    ask(bench, "chat", 2000)
+    bench.steps(9)
+    slot = ask(bench, "long", 300)
+    land(bench, begun(bench))
+    assert bench.steps(1) == [[(slot, 1), (3, 1)]]
+
+
+def test_moved_cells_are_not_copied_before_they_are_where_they_belong() -> None:
+    bench = chatting()
+    bench.admit("first", need(range(1000)))
+    first = bench.seat()["first"][0].slot
+    land(bench, begun(bench))
+    bench.steps(2)
+    bench.scheduler.cancel("first")
+    bench.admit(
+        "second", need((*range(200), *range(300, 1000), *range(5000, 5400))), n_cache_reuse=64
+    )
+    assert bench.seat()["second"][0].slot == first
+    assert ("move", first, 300, 200, 700) in bench.memory.calls
+    assert bench.scheduler.side.next() is None
+    assert bench.steps(1) == [[(3, 1)]]
+    assert begun(bench).n_held == 900
+
+
+def test_what_is_left_counts_and_not_the_whole_prompt() -> None:
+    bench = Bench(**ROOMY)
+    slot = ask(bench, "long", 1100)
+    bench.steps(2)
+    ask(bench, "chat", 10)
+    assert bench.scheduler.side.next() is None
+    bench.steps(2)
+    assert bench.scheduler.slots[slot].is_generating
+
+
+def test_a_long_answer_is_continued_aside() -> None:
+    bench = chatting()
+    emitted = tuple(range(2000, 2600))
+    slot = ask(bench, "again", 100, emitted=emitted, chunks=(100,))
+    prompt = begun(bench)
+    assert prompt.n_end == 100 + 600 - 1 - 1
+    land(bench, prompt)
+    assert bench.steps(2) == [[(slot, 1), (3, 1)]] * 2
+    bench.check()
+    assert bench.scheduler.slots[slot].cached == [*range(100, 200), *emitted]
+
+
+def test_what_has_no_cells_here_is_not_the_largest() -> None:
+    bench = chatting()
+    ask(bench, "long", 5000)
+    begun(bench)
+    assert bench.scheduler.largest() == "chat"

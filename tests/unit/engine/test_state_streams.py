@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from services.engine.llama.streams import to_many, to_one
+from services.engine.llama.streams import n_caches, to_many, to_one
 
 HEAD = b"magic###"
 
@@ -25,11 +25,19 @@ def test_one_cache() -> None:
     assert to_many(one, (len(one) - len(HEAD),), 3).tobytes() == many.tobytes()
 
 
-def test_two_caches_and_what_is_none() -> None:
-    first, second, rest = word(1) + CELLS, word(1) + word(0), b"a recurrent state"
-    one = array(HEAD, first, second, rest)
-    many = to_many(one, (len(first), len(second)), 2).tobytes()
-    assert many == HEAD + word(2) + CELLS + word(0) + word(2) + word(0) + word(0) + rest
+def test_two_caches() -> None:
+    first, second = word(1) + CELLS, word(1) + word(0)
+    many = to_many(array(HEAD, first, second), (len(first), len(second)), 2).tobytes()
+    assert many == HEAD + word(2) + CELLS + word(0) + word(2) + word(0) + word(0)
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "n_bytes_partial", "expected"),
+    [(16, 16, 1), (24, 16, 2), (24, 24, 0), (20, 12, 0), (32, 16, 0), (16, 12, 0)],
+)
+def test_only_known_kinds_are_rewritten(n_bytes: int, n_bytes_partial: int, expected: int) -> None:
+    """One cache; one that is saved in part after one that is not; all else is something else."""
+    assert n_caches(n_bytes, n_bytes_partial) == expected
 
 
 @pytest.mark.parametrize("slot", range(4))
