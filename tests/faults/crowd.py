@@ -12,7 +12,9 @@ import httpx
 from tests.support.fleet import Fleet
 from tests.support.readers import Answer, Reader
 
-PROMPTS = ("once upon a time", "the old boat", "two friends went up the hill and found a box")
+LONG = "the little dog ran up the hill to see the big red ball and then it sat down. " * 9
+"""So long that it is decoded aside where others generate."""
+PROMPTS = ("once upon a time", "the old boat", "two friends went up the hill and found a box", LONG)
 MAX_TOKENS = 160
 PATIENCE_S = 80.0
 

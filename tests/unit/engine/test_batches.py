@@ -107,6 +107,15 @@ def test_short_prompts_run_up_no_debt_for_long_ones() -> None:
     assert bench.steps(2) == [[(2, 1), (3, 1)], [(1, 64)]]
 
 
+def test_a_prompt_that_nobody_waited_for_runs_up_no_debt() -> None:
+    bench = Bench(n_ctx=9999, n_ctx_slot=9999)
+    bench.elapsed_us = 1_000_000
+    seated(bench, a=2000)
+    bench.steps(4)
+    seated(bench, b=1000)
+    assert bench.steps(1) == [[(2, 64)]]
+
+
 @pytest.mark.parametrize(
     ("budget", "rows"),
     [
