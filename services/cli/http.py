@@ -14,12 +14,15 @@ import uvicorn
 from services.cli.cut_off import LOGGER, CutOff, Interrupted
 from services.cli.errors import StartError
 from services.cli.listen import BACKLOG
+from services.cli.upgrades import StaysHttp
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 KEEP_ALIVE_S = 75
 STARTED_POLL_S = 0.005
+SERVER_NAME = "llama.cpp"
+"""What llama-server calls itself; clients that know its API tell it by this."""
 SHUTDOWN_S = 1
 """What answers have to end at least; without it even short ones are cut off."""
 
@@ -99,7 +102,7 @@ def _config(app: "ASGIApp", tls: tuple[str, str] | None, grace_s: float) -> uvic
     return uvicorn.Config(
         app,
         loop="none",
-        http="httptools",
+        http=StaysHttp,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -108,6 +111,7 @@ def _config(app: "ASGIApp", tls: tuple[str, str] | None, grace_s: float) -> uvic
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(SHUTDOWN_S, math.ceil(grace_s)),
         server_header=False,
+        headers=[("Server", SERVER_NAME)],
         date_header=False,
         ssl_certfile=cert,
         ssl_keyfile=key,

@@ -5,6 +5,7 @@ grammar builder) recurse; they see no body that is nested deeper than MAX_DEPTH.
 """
 
 import asyncio
+import codecs
 import re
 from typing import cast
 
@@ -62,14 +63,20 @@ async def read_json(request: Request, max_bytes: int) -> JsonObject:
 
 def parse_object(data: bytes) -> JsonObject:
     """`data` as a JSON object: valid UTF-8, no lone surrogates, bounded depth. Raises RequestError."""
-    check_depth(data)
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise RequestError.invalid(f"The request body is not valid JSON: {error}") from error
+    value = parse_json(data)
     if not isinstance(value, dict):
         raise RequestError.invalid("The request body must be a JSON object")
     return cast(JsonObject, value)
+
+
+def parse_json(data: bytes) -> object:
+    """As parse_object, for any JSON. A byte order mark, which Windows' tools write, is no part of it."""
+    data = data.removeprefix(codecs.BOM_UTF8)
+    check_depth(data)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise RequestError.invalid(f"The request body is not valid JSON: {error}") from error
 
 
 def check_depth(data: bytes) -> None:

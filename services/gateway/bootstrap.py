@@ -43,6 +43,7 @@ from services.gateway.responses import ResponsesRoutes
 from services.gateway.slots import SlotRoutes
 from services.gateway.static import install_static
 from services.gateway.stored_responses import StoredResponses
+from services.gateway.unsupported import unsupported_routes
 from services.gateway.vocabulary import VocabularyRoutes
 from services.streams.conversations import Conversations
 from services.streams.errors import StreamsError
@@ -75,6 +76,8 @@ def create_app(
         await hub.close()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    # A redirect would name this process, not what the client knows: proxies, prefixes, TLS before it.
+    app.router.redirect_slashes = False
     engines = Engines(bus, settings.model_key, settings.prepare_timeout_s)
     ender = Canceller(bus, writer, settings.model_key)
     admission = Admission(
@@ -107,6 +110,7 @@ def create_app(
     app.router.add_route("/metrics", metrics.metrics, methods=["GET"])
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
     _add_switched_routes(app, settings)
+    app.router.routes.extend(unsupported_routes(settings.max_body_bytes))
     _add_predict_routes(app, settings)
     install_static(app, settings.static_dir, has_page=settings.has_page)
     _install_manners(app, settings, model, keys)

@@ -94,7 +94,7 @@ def props_view(found: ModelDescription, settings: GatewaySettings, *, is_sleepin
         "media_marker": MEDIA_MARKER,
         "endpoint_slots": settings.has_slots,
         "endpoint_props": settings.has_props_post,
-        "endpoint_metrics": False,
+        "endpoint_metrics": settings.has_metrics,
         "ui": settings.has_page,
         "ui_settings": orjson.loads(settings.ui_settings),
         "chat_template": found.chat_template,

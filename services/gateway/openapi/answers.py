@@ -51,6 +51,7 @@ ANSWERS: dict[str, Json] = {
     "Props": record(
         {"default_generation_settings": OBJECT, "total_slots": INTEGER, "chat_template": STRING}
     ),
+    "Adapters": list_of(OBJECT),
     "Success": record({"success": BOOLEAN}, {"message": STRING}),
     "Slots": list_of(record({"id": INTEGER, "n_ctx": INTEGER, "is_processing": BOOLEAN})),
     "SlotChange": record(

@@ -4,6 +4,7 @@ from typing import cast
 
 from services.gateway.openapi.limits import limited
 from services.gateway.openapi.terms import INTEGER, STRING, Json, between, one_of, ref
+from services.gateway.unsupported import UNSUPPORTED
 
 ERRORS: dict[str, str] = {
     "400": "The request is wrong; `message` says what, `param` where",
@@ -51,6 +52,12 @@ def operation(
         content = {"application/json": {"schema": ref(body)}}
         described["requestBody"] = {"required": True, "content": content}
     return described
+
+
+def unsupported(what: str) -> Json:
+    """A method that only says that this server cannot do it."""
+    responses = {code: error(ERRORS[code]) for code in ("401", "403", "501")}
+    return {"summary": f"llama-server's {what}; not here", "responses": responses}
 
 
 def query(name: str, schema: Json, text: str, *, is_required: bool = False) -> Json:
@@ -269,6 +276,11 @@ PATHS: dict[str, Json] = {
     "/apply-template": asking("A chat as the prompt that it becomes", "TemplateRequest", "Prompt"),
     "/cors-proxy": dict.fromkeys(("get", "post"), PROXY),
     "/tools": dict.fromkeys(("get", "post"), TOOLS),
+    **{path: {"post": unsupported(what)} for path, what in UNSUPPORTED.items()},
+    "/lora-adapters": {
+        **telling("The adapters: none", "Adapters"),
+        "post": operation("Scales of adapters; the empty list", answer(ref("Success"))),
+    },
     "/v1/stream": STREAM,
     "/v1/streams/lookup": asking(
         "Which conversations have a stream", "LookupRequest", "Conversations"

@@ -1,5 +1,7 @@
 """What the gateway tells without generating."""
 
+import pytest
+
 from schemas.lifecycle import FAILED, LOADING
 from services.bus.connection import Bus
 from tests.support.gateway import Gateway, healthy, running_gateway
@@ -109,6 +111,21 @@ async def test_props_are_changed_only_when_allowed(
         assert response.json() == {"success": True}
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_props_tell_what_is_switched_on(
+    bus: Bus, engine: ScriptedEngine, gateway: Gateway, is_on: bool
+) -> None:
+    async with running_gateway(
+        bus, gateway.model_key, has_slots=is_on, has_metrics=is_on, has_props_post=is_on
+    ) as other:
+        await healthy(other)
+        props = (await other.client.get("/props")).json()
+        for name, path in (("slots", "/slots"), ("metrics", "/metrics")):
+            assert props[f"endpoint_{name}"] is is_on
+            assert (await other.client.get(path)).status_code == (200 if is_on else 501)
+        assert props["endpoint_props"] is is_on
+
+
 async def test_slots(bus: Bus, engine: ScriptedEngine, gateway: Gateway) -> None:
     slots = (await gateway.client.get("/slots")).json()
     assert [slot["id"] for slot in slots] == [0, 1, 2, 3]
@@ -155,3 +172,10 @@ async def test_unknown_routes_and_methods(engine: ScriptedEngine, gateway: Gatew
     assert response.status_code == 404
     assert response.json()["error"]["message"] == "File Not Found"
     assert (await gateway.client.get(CHAT)).status_code == 405
+
+
+async def test_a_slash_at_the_end_is_another_route_not_a_redirect(
+    engine: ScriptedEngine, gateway: Gateway
+) -> None:
+    for method, path in (("GET", "/health/"), ("POST", "/v1/chat/completions/")):
+        assert (await gateway.client.request(method, path)).status_code == 404

@@ -43,6 +43,11 @@ def test_any_content_type_is_json(client: TestClient, content_type: str | None) 
     assert response.json() == {"a": [1, "ä"]}
 
 
+def test_a_byte_order_mark_is_no_part_of_the_body(client: TestClient) -> None:
+    assert client.post("/echo", content=b'\xef\xbb\xbf{"a": 1}').json() == {"a": 1}
+    assert client.post("/echo", content=b'\xef\xbb\xbf\xef\xbb\xbf{"a": 1}').status_code == 400
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
