@@ -27,6 +27,7 @@ from schemas.rpc import (
     Tokenized,
 )
 from services.engine.config import EngineSettings
+from services.engine.fill_in import FillRoom, fill_in_ids
 from services.engine.open_model import AnyVocabulary
 from services.engine.output_format.answer import with_output_format
 from services.engine.params import resolve
@@ -66,6 +67,12 @@ class Preparer:
         self._templates = templates
         self._n_ctx = n_ctx
         self._prompts = PromptReader(vocabulary, n_ctx)
+        self._fill_room = FillRoom(
+            n_ctx=n_ctx,
+            n_batch=settings.n_batch,
+            n_predict=settings.defaults.limits.n_predict,
+            is_suffix_first=settings.is_suffix_first,
+        )
         _ = (
             vocabulary.eog,
             vocabulary.markers,
@@ -157,6 +164,9 @@ class Preparer:
         if question.kind == "chat":
             rendered = self._templates.apply(body, question.created_at_ms)
             return (self._prompts.of_text(rendered.prompt),), rendered
+        if question.kind == "infill":
+            ids = fill_in_ids(body, self._vocabulary, self._fill_room)
+            return (self._prompts.of_ids(ids),), None
         if "prompt" not in body:
             raise RequestError.invalid('"prompt" is required', "prompt")
         return self._prompts.read(body["prompt"]), None
