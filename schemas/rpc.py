@@ -32,7 +32,7 @@ class Prepare(TaggedMessage, frozen=True, kw_only=True, tag="prepare"):
 
 
 class Prepared(TaggedMessage, frozen=True, kw_only=True, tag="prepared"):
-    """The answer to Prepare. n_slots: slots that the request needs in all."""
+    """The answer to Prepare. n_slots: slots that the request takes at once."""
 
     prompts: tuple[Prompt, ...]
     params: Params

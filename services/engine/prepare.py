@@ -40,6 +40,8 @@ INLINE_BYTES = 2048
 HEAVY_BYTES = 32 * 1024
 """Inputs above this get their own worker thread, so that small ones do not queue behind them."""
 N_LIGHT_THREADS = 2
+MAX_CHOICES = 1024
+"""Of one request; what has no slot yet waits for one."""
 
 JsonObject = dict[str, Any]
 T = TypeVar("T")
@@ -124,19 +126,19 @@ class Preparer:
             n_ctx=self._n_ctx,
         )
         prompts, rendered = self._read_prompts(question, body)
-        n_slots = len(prompts) * params.n_cmpl
-        if n_slots > self._settings.n_slots:
+        n_choices = len(prompts) * params.n_cmpl
+        if n_choices > MAX_CHOICES:
             raise RequestError.invalid(
-                f"this request needs {n_slots} slots, the server has {self._settings.n_slots}: "
-                "send fewer prompts or ask for fewer completions",
-                "prompt" if len(prompts) > 1 else "n_cmpl",
+                f"this request asks for {n_choices} completions, at most {MAX_CHOICES} are given: "
+                "send fewer prompts",
+                "prompt",
             )
         params, output_format = self._with_answer(params, body, rendered)
         return Prepared(
             prompts=prompts,
             params=params,
             output_format=output_format,
-            n_slots=n_slots,
+            n_slots=min(n_choices, self._settings.n_slots),
             n_ctx=self._n_ctx,
         )
 
