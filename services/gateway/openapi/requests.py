@@ -132,9 +132,6 @@ REQUESTS: dict[str, Json] = {
                 "input_extra": list_of(record({"text": STRING}, {"filename": STRING})),
             }
         ),
-        examples=[
-            {"input_prefix": "def one():\n    ", "input_suffix": "\n", "n_predict": 16},
-        ],
     ),
     "OpenAiCompletionRequest": record(
         {"prompt": PROMPT},
