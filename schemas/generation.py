@@ -144,8 +144,8 @@ def collect(events: Iterable[Event]) -> dict[int, ChoiceTokens]:
             case Finished() | Failed() | Cancelled():
                 break
             case Started():
-                attempt_us = {}
                 for start in event.choices:
+                    attempt_us.pop(start.choice, None)
                     _collect_start(choices.setdefault(start.choice, ChoiceTokens()), start)
             case Progress():
                 _collect_progress(choices.setdefault(event.choice, ChoiceTokens()), event)

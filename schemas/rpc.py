@@ -16,7 +16,8 @@ class Refusal(TaggedMessage, frozen=True, kw_only=True, tag="refusal"):
 class Prepare(TaggedMessage, frozen=True, kw_only=True, tag="prepare"):
     """Turn a request into prompt ids and resolved parameters. Raises nothing; may be refused.
 
-    kind: chat (body has `messages`) or completion (body has `prompt`). body: JSON under
+    kind: chat (body has `messages`), completion (body has `prompt`) or infill (body has
+    `input_prefix` and `input_suffix`). body: JSON under
     llama-server's native names (the gateway has translated the client's dialect).
     created_at_ms: the template's clock. generation_id: of the log that will be opened with it next, if
     that is so; an engine may begin before it is. n_following: questions like this right behind it.
@@ -31,7 +32,7 @@ class Prepare(TaggedMessage, frozen=True, kw_only=True, tag="prepare"):
 
 
 class Prepared(TaggedMessage, frozen=True, kw_only=True, tag="prepared"):
-    """The answer to Prepare. n_slots: slots that the request needs in all."""
+    """The answer to Prepare. n_slots: slots that the request takes at once."""
 
     prompts: tuple[Prompt, ...]
     params: Params

@@ -6,7 +6,7 @@ from schemas.struct import Message
 class Task(Message, frozen=True, kw_only=True):
     """Generate what the log of `generation_id` asks for.
 
-    n_slots: slots that it needs. created_at_ms: Unix time. accept_s: seconds after which an engine
+    n_slots: slots that it takes at once. created_at_ms: Unix time. accept_s: seconds after which an engine
     that finds no `requested` closes the log with `failed`. deadline_at_ms: when the generation must
     have ended, 0 where not known; whoever sweeps the queue need not read its log before that.
     conversation: key of the conversation that is to show it (subjects.conversation_key), if any.

@@ -324,6 +324,7 @@ def engine_settings(values: Values) -> EngineSettings:
         template_kwargs=template_kwargs(values),
         prefill_assistant=get(values, "prefill_assistant", bool),
         skips_parsing=get(values, "skip_chat_parsing", bool),
+        is_suffix_first=get(values, "spm_infill", bool),
     )
 
 

@@ -7,6 +7,8 @@ does, so nobody can tell them apart but by their size.
 import re
 from collections.abc import Iterator, Sequence
 
+from services.engine.fill_in import FillMarks
+
 N_BYTES = 256
 SPECIAL = ("<s>", "</s>", "<|im_start|>", "<|im_end|>")
 _TEXT = """
@@ -60,6 +62,7 @@ class ByteVocabulary:
     bos: int | None = BOS
     eos: int | None = EOS
     eot: int | None = EOS
+    fill_marks = FillMarks()
     adds_bos = False
     adds_eos = False
     eog: tuple[int, ...] = (N_BYTES + 1, EOS)
@@ -67,6 +70,10 @@ class ByteVocabulary:
     longest_piece_bytes = max(map(len, _PIECES))
     n_params = 0
     n_bytes = 0
+
+    def first_ids(self) -> tuple[int, ...]:
+        """A text begins with none."""
+        return ()
 
     def close(self) -> None:
         """Nothing to free."""

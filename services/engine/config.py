@@ -27,6 +27,7 @@ class EngineSettings:
     slot_save_path: folder of saved slots, empty where saving is not allowed.
     template_kwargs: JSON object of variables that a chat does not set. prefill_assistant: a last
     assistant message is continued. skips_parsing: all text of an answer is content.
+    is_suffix_first: of a gap to be filled in, models are told what comes after it first.
     """
 
     engine: str
@@ -58,3 +59,4 @@ class EngineSettings:
     template_kwargs: str = "{}"
     prefill_assistant: bool = True
     skips_parsing: bool = False
+    is_suffix_first: bool = False

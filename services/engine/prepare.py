@@ -27,6 +27,7 @@ from schemas.rpc import (
     Tokenized,
 )
 from services.engine.config import EngineSettings
+from services.engine.fill_in import FillRoom, fill_in_ids
 from services.engine.open_model import AnyVocabulary
 from services.engine.output_format.answer import with_output_format
 from services.engine.params import resolve
@@ -39,6 +40,8 @@ INLINE_BYTES = 2048
 HEAVY_BYTES = 32 * 1024
 """Inputs above this get their own worker thread, so that small ones do not queue behind them."""
 N_LIGHT_THREADS = 2
+MAX_CHOICES = 1024
+"""Of one request; what has no slot yet waits for one."""
 
 JsonObject = dict[str, Any]
 T = TypeVar("T")
@@ -66,6 +69,12 @@ class Preparer:
         self._templates = templates
         self._n_ctx = n_ctx
         self._prompts = PromptReader(vocabulary, n_ctx)
+        self._fill_room = FillRoom(
+            n_ctx=n_ctx,
+            n_batch=settings.n_batch,
+            n_predict=settings.defaults.limits.n_predict,
+            is_suffix_first=settings.is_suffix_first,
+        )
         _ = (
             vocabulary.eog,
             vocabulary.markers,
@@ -117,19 +126,19 @@ class Preparer:
             n_ctx=self._n_ctx,
         )
         prompts, rendered = self._read_prompts(question, body)
-        n_slots = len(prompts) * params.n_cmpl
-        if n_slots > self._settings.n_slots:
+        n_choices = len(prompts) * params.n_cmpl
+        if n_choices > MAX_CHOICES:
             raise RequestError.invalid(
-                f"this request needs {n_slots} slots, the server has {self._settings.n_slots}: "
-                "send fewer prompts or ask for fewer completions",
-                "prompt" if len(prompts) > 1 else "n_cmpl",
+                f"this request asks for {n_choices} completions, at most {MAX_CHOICES} are given: "
+                "send fewer prompts",
+                "prompt",
             )
         params, output_format = self._with_answer(params, body, rendered)
         return Prepared(
             prompts=prompts,
             params=params,
             output_format=output_format,
-            n_slots=n_slots,
+            n_slots=min(n_choices, self._settings.n_slots),
             n_ctx=self._n_ctx,
         )
 
@@ -157,6 +166,9 @@ class Preparer:
         if question.kind == "chat":
             rendered = self._templates.apply(body, question.created_at_ms)
             return (self._prompts.of_text(rendered.prompt),), rendered
+        if question.kind == "infill":
+            ids = fill_in_ids(body, self._vocabulary, self._fill_room)
+            return (self._prompts.of_ids(ids),), None
         if "prompt" not in body:
             raise RequestError.invalid('"prompt" is required', "prompt")
         return self._prompts.read(body["prompt"]), None

@@ -42,6 +42,10 @@ class PromptReader:
         """The prompt of one text: special tokens added, names of control tokens parsed."""
         return self._prompt(self._text_ids(text, is_first=True))
 
+    def of_ids(self, ids: tuple[int, ...]) -> Prompt:
+        """The prompt of ids of the vocabulary."""
+        return self._prompt(ids)
+
     def _one(self, value: object) -> Prompt:
         if isinstance(value, str):
             return self.of_text(value)
@@ -103,7 +107,7 @@ class TextIds(Protocol):
 
 
 def mixed_ids(
-    vocabulary: PromptVocabulary, items: list[object], text_ids: TextIds
+    vocabulary: PromptVocabulary, items: list[object], text_ids: TextIds, name: str = "prompt"
 ) -> tuple[int, ...]:
     """Ids of a list of texts and ids; special tokens are added when it begins with a text.
 
@@ -116,16 +120,19 @@ def mixed_ids(
         elif _is_id(item):
             ids.append(cast("int", item))
         else:
-            raise _wrong("a list of mixed strings & tokens may hold nothing else")
-    check_ids(vocabulary, ids)
+            raise _wrong("a list of mixed strings & tokens may hold nothing else", name)
+    check_ids(vocabulary, ids, name)
     return tuple(ids)
 
 
-def check_ids(vocabulary: PromptVocabulary, ids: "list[int] | tuple[int, ...]") -> None:
+def check_ids(
+    vocabulary: PromptVocabulary, ids: "list[int] | tuple[int, ...]", name: str = "prompt"
+) -> None:
     """Raise RequestError unless every id is in the vocabulary."""
     if ids and not (min(ids) >= 0 and max(ids) < vocabulary.n_vocab):
         raise _wrong(
-            f"Prompt contains invalid tokens: ids must be between 0 and {vocabulary.n_vocab - 1}"
+            f"Prompt contains invalid tokens: ids must be between 0 and {vocabulary.n_vocab - 1}",
+            name,
         )
 
 
@@ -133,8 +140,8 @@ def _is_id(item: object) -> bool:
     return isinstance(item, int) and not isinstance(item, bool)
 
 
-def _wrong(message: str) -> RequestError:
-    return RequestError.invalid(message, "prompt")
+def _wrong(message: str, name: str = "prompt") -> RequestError:
+    return RequestError.invalid(message, name)
 
 
 def _too_long(n_tokens: int, n_ctx: int, how_many: str = "") -> RequestError:

@@ -56,7 +56,7 @@ class Run:
         assert state.requested is not None
         self.requested: Requested = state.requested
         self.generation_id = state.requested.generation_id
-        self.n_slots = n_choices(self.requested)
+        self.n_choices = n_choices(self.requested)
         self.delivery = delivery
         self.state = state
         self.is_acked = False
@@ -72,7 +72,7 @@ class Run:
             choice: tokens.end for choice, tokens in collected.items() if tokens.end is not None
         }
         self._outbox = Outbox(
-            state.n_tokens, frozenset(range(self.n_slots)) - frozenset(self._ends)
+            state.n_tokens, frozenset(range(self.n_choices)) - frozenset(self._ends)
         )
         self._problem: Problem | None = None
         self._orders = Orders()

@@ -98,7 +98,8 @@ class Runner:
     @property
     def _n_unclaimed(self) -> int:
         """Slots for what is not claimed yet, begun or not."""
-        return self._settings.n_slots - sum(run.n_slots for run in self._runs.values())
+        n_slots = self._settings.n_slots
+        return n_slots - sum(min(run.n_choices, n_slots) for run in self._runs.values())
 
     @property
     def is_busy(self) -> bool:
@@ -271,7 +272,8 @@ class Runner:
         """Not where the task was here before: a slow answer is asked for twice."""
         is_known = generation_id in self._runs or generation_id in self._pending
         is_ready = self._is_open.is_set() and not self._is_stopping and not is_known
-        has_room = prepared.n_slots <= self._n_unclaimed - self.head_starts.n_slots
+        is_at_once = len(prepared.prompts) * prepared.params.n_cmpl == prepared.n_slots
+        has_room = is_at_once and prepared.n_slots <= self._n_unclaimed - self.head_starts.n_slots
         is_free_to_choose = prepared.params.limits.id_slot < 0
         return is_ready and has_room and is_free_to_choose and self._is_alone()
 

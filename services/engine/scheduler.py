@@ -87,8 +87,12 @@ class Scheduler:
         return not len(self._seating) and len(self._table.free()) == len(self.slots)
 
     def admit(self, request: Request) -> None:
-        """Queue a generation, which needs at least one slot and at most as many as there are."""
+        """Queue a generation, or the choices of one of its prompts: at least one, at most all slots."""
         self._seating.admit(request)
+
+    def has_waiting(self, generation_id: str) -> bool:
+        """Whether some of its choices still wait for a slot."""
+        return generation_id in self._seating
 
     def seat_next(self) -> tuple[str, tuple[Seat, ...]] | None:
         """Seat the first in the queue that can be; see `Seating.seat_next`."""

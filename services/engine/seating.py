@@ -28,7 +28,7 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A generation that wants its slots, all at once. id_slot: the one it must have, or −1.
+    """Choices of one generation that want their slots all at once. id_slot: the one it must have, or −1.
 
     n_cache_reuse, n_keep, n_discard: as in Limits. n_cmpl: choices per prompt, also those that have
     ended.
@@ -95,6 +95,9 @@ class Seating:
 
     def __len__(self) -> int:
         return len(self._queue)
+
+    def __contains__(self, generation_id: str) -> bool:
+        return any(request.generation_id == generation_id for request in self._queue)
 
     def admit(self, request: Request) -> None:
         assert 0 < len(request.needs) <= len(self._table.slots), "more choices than slots"

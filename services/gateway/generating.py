@@ -35,10 +35,12 @@ class Dialect(NamedTuple):
 CHAT = Dialect(openai_chat.DIALECT, openai_chat.translate)
 COMPLETION = Dialect(openai_completion.DIALECT, openai_completion.translate)
 NATIVE = Dialect(native.DIALECT, native.translate)
+INFILL = Dialect(native.DIALECT, native.translate_infill)
 MESSAGES = Dialect(anthropic.DIALECT, anthropic.translate, anthropic_problem_response)
 DIALECT_OF_PATH = {
     "/completion": NATIVE,
     "/completions": NATIVE,
+    "/infill": INFILL,
     "/v1/completions": COMPLETION,
     "/chat/completions": CHAT,
     "/v1/chat/completions": CHAT,

@@ -91,6 +91,37 @@ def test_several_prompts_in_one_generation(client: DecoderClient) -> None:
     assert {key: len(run.ids) for key, run in runs.items()} == {("g", 0): 9, ("g", 1): 9}
 
 
+def many_prompts(n_predict: int) -> Admit:
+    """Two choices for each of 11 prompts; there are 8 slots."""
+    jobs = tuple(ChoiceJob(choice=i, prompt=prompt(i // 2), seed=i) for i in range(22))
+    return Admit(generation_id="g", choices=jobs, params=params(n_predict=n_predict, n_cmpl=2))
+
+
+def test_more_prompts_than_slots_wait_for_one(client: DecoderClient) -> None:
+    many = many_prompts(n_predict=9)
+    runs = client.run(many)
+    assert {len(run.ids) for run in runs.values()} == {9}
+    outputs = [o for report in client.reports for o in report.outputs]
+    starts = [o.choices for o in outputs if isinstance(o, SlotsStarted)]
+    assert [start.choice for each in starts for start in each] == [
+        job.choice for job in many.choices
+    ]
+    last = many.choices[-2]
+    alone = admit("alone", last.prompt, seed=last.seed, n_predict=9)
+    assert client.run_one(alone).ids == runs["g", last.choice].ids
+
+
+def test_a_cancelled_one_has_nothing_waiting(client: DecoderClient) -> None:
+    client.send(many_prompts(n_predict=60))
+    client.read_until(is_emitted("g"))
+    client.cancel("g")
+    assert len(client.run_one(admit("next", PROMPT, n_predict=70)).ids) == 70
+    n_before = len(client.reports)
+    assert len(client.run_one(admit("last", PROMPT, n_predict=9)).ids) == 9
+    later = [o for report in client.reports[n_before:] for o in report.outputs]
+    assert not any(isinstance(o, SlotsStarted) and o.generation_id == "g" for o in later)
+
+
 # -- cancel ---------------------------------------------------------------------------------------
 
 

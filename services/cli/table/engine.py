@@ -101,14 +101,14 @@ _CHAT: tuple[Flag, ...] = (
     flag("--chat-template-kwargs", "LLAMA_ARG_CHAT_TEMPLATE_KWARGS", "text", "", ENGINE, "further variables of the chat template, a JSON object", metavar="JSON"),
     flag("--prefill-assistant / --no-prefill-assistant", "LLAMA_ARG_PREFILL_ASSISTANT", "bool", True, ENGINE, "go on with a last message that is the assistant's"),
     flag("-rea --reasoning", "LLAMA_ARG_REASONING", "choice", "auto", ENGINE, "let the model think, where its template can", choices=ON_OFF_AUTO),
-    flag("--reasoning-format", "LLAMA_ARG_THINK", "choice", "auto", ENGINE, "where thoughts go in an answer", choices=("none", "auto", "deepseek", "deepseek-legacy")),
+    flag("--reasoning-format", "LLAMA_ARG_THINK", "choice", "deepseek", ENGINE, "where thoughts go in an answer", choices=("none", "auto", "deepseek", "deepseek-legacy")),
     flag("--reasoning-effort", "LLAMA_ARG_REASONING_EFFORT", "text", "default", ENGINE, "how hard to think, for the template: minimal, low, medium, high …", metavar="LEVEL"),
     flag("--reasoning-preserve / --no-reasoning-preserve", "LLAMA_ARG_REASONING_PRESERVE", "bool", True, ENGINE, "give the template the thoughts of all turns, not only the last"),
     flag("--reasoning-budget", "LLAMA_ARG_THINK_BUDGET", "int", -1, ENGINE, "tokens of thought at most, -1 for no limit", low=-1, high=I32),
     flag("--reasoning-budget-message", "LLAMA_ARG_THINK_BUDGET_MESSAGE", "text", "", ENGINE, "what to say when the budget of thought is used up", metavar="TEXT"),
     flag("--skip-chat-parsing / --no-skip-chat-parsing", "LLAMA_ARG_SKIP_CHAT_PARSING", "bool", False, ENGINE, "leave thoughts and tool calls in the text of an answer"),
     flag("-sp --special", "LLAMATAPE_SPECIAL", "bool", False, ENGINE, "show special tokens in answers", is_built=False),
-    flag("--spm-infill", "LLAMATAPE_SPM_INFILL", "bool", False, ENGINE, "suffix before prefix when filling in", is_built=False),
+    flag("--spm-infill", "LLAMATAPE_SPM_INFILL", "bool", False, ENGINE, "suffix before prefix when filling in"),
 )
 
 _SELF: tuple[Flag, ...] = (

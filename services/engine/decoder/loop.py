@@ -9,7 +9,7 @@ from services.engine.batches import DECODED, KV_FULL
 from services.engine.context_shift import Shift
 from services.engine.decoder.backend import Channel, Model, OpenChoice, Running
 from services.engine.decoder.job import Place
-from services.engine.decoder.requests import choice_start, request_of
+from services.engine.decoder.requests import choice_start, requests_of
 from services.engine.decoder.slot_actions import SlotActions, SlotFiles
 from services.engine.protocol import (
     ActOnSlot,
@@ -131,13 +131,15 @@ class Loop:
             self._outputs.append(Broken(generation_id=admit.generation_id, problem=problem))
             return
         self._admitted[admit.generation_id] = admit
-        self._scheduler.admit(request_of(admit))
+        for request in requests_of(admit, len(self._scheduler.slots)):
+            self._scheduler.admit(request)
 
     def _refusal(self, admit: Admit) -> Problem | None:
         """What C would not survive, or what could never run; the front has refused it before."""
         n_slots = len(self._scheduler.slots)
-        if not 0 < len(admit.choices) <= n_slots:
-            message = f"{len(admit.choices)} choices do not fit into {n_slots} slots"
+        n_most = max((len(r.needs) for r in requests_of(admit, n_slots)), default=0)
+        if not 0 < n_most <= n_slots:
+            message = f"{n_most} choices do not fit into {n_slots} slots"
             return RequestError.invalid(message, "n").problem
         for job in admit.choices:
             if (problem := self._prompt_refusal(job)) is not None:
@@ -183,7 +185,9 @@ class Loop:
             log.debug("action=%s", note)
 
     def _start(self, admit: Admit, seats: tuple[Seat, ...]) -> None:
-        for job, seat in zip(admit.choices, seats, strict=True):
+        job_of = {job.choice: job for job in admit.choices}
+        jobs = [job_of[seat.choice] for seat in seats]
+        for job, seat in zip(jobs, seats, strict=True):
             place = Place(
                 generation_id=admit.generation_id,
                 slot=seat.slot,
@@ -193,7 +197,7 @@ class Loop:
                 can_shift=seat.can_shift,
             )
             self._running[seat.slot] = self._open_choice(job, admit.params, place)
-        starts = tuple(map(choice_start, admit.choices, seats))
+        starts = tuple(map(choice_start, jobs, seats))
         self._outputs.append(SlotsStarted(generation_id=admit.generation_id, choices=starts))
         for seat in seats:
             self._end_if_over(seat.slot)
@@ -221,7 +225,7 @@ class Loop:
         self._scheduler.release(slot)
         self._close(slot)
         left = (running.choice.place.generation_id for running in self._running.values())
-        if generation_id not in left:
+        if generation_id not in left and not self._scheduler.has_waiting(generation_id):
             self._admitted.pop(generation_id, None)
 
     def _close(self, slot: int) -> None:

@@ -1,17 +1,27 @@
 """Between the front's words and the scheduler's. Pure."""
 
+from itertools import groupby
+
 from schemas.events import ChoiceStart
 from services.engine.context_shift import Shift
 from services.engine.protocol import Admit, ChoiceJob
 from services.engine.seating import Need, Request, Seat
 
 
-def request_of(admit: Admit) -> Request:
-    """What the scheduler is to seat."""
+def requests_of(admit: Admit, n_slots: int) -> list[Request]:
+    """What the scheduler is to seat: all choices at once, or prompt by prompt where they need more
+    slots than there are."""
+    if len(admit.choices) <= n_slots:
+        return [_request(admit, admit.choices)]
+    prompts = groupby(admit.choices, lambda job: job.choice // admit.params.n_cmpl)
+    return [_request(admit, tuple(jobs)) for _, jobs in prompts]
+
+
+def _request(admit: Admit, jobs: tuple[ChoiceJob, ...]) -> Request:
     limits = admit.params.limits
     return Request(
         generation_id=admit.generation_id,
-        needs=tuple(map(_need, admit.choices)),
+        needs=tuple(map(_need, jobs)),
         id_slot=limits.id_slot,
         can_reuse=limits.cache_prompt,
         n_cache_reuse=limits.n_cache_reuse,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from services.engine.errors import ModelNotLoadable
+from services.engine.fill_in import FillMarks
 from services.engine.llama.library import LOG, lib
 from services.engine.llama.tuning import ModelParams
 from services.engine.options import ModelOptions
@@ -66,6 +67,17 @@ class Vocabulary:
     def _special(self, token: Any) -> int | None:
         return token if 0 <= token < self.n_vocab else None
 
+    @property
+    def fill_marks(self) -> FillMarks:
+        """The marks around a gap that is to be filled in."""
+        return FillMarks(
+            prefix=self._special(lib.llama_vocab_fim_pre(self._vocab)),
+            suffix=self._special(lib.llama_vocab_fim_suf(self._vocab)),
+            middle=self._special(lib.llama_vocab_fim_mid(self._vocab)),
+            repository=self._special(lib.llama_vocab_fim_rep(self._vocab)),
+            file=self._special(lib.llama_vocab_fim_sep(self._vocab)),
+        )
+
     @cached_property
     def bos(self) -> int | None:
         return self._special(lib.llama_vocab_bos(self._vocab))
@@ -82,6 +94,10 @@ class Vocabulary:
     def adds_bos(self) -> bool:
         """Whether `add_special` puts the first token in front."""
         return bool(lib.llama_vocab_get_add_bos(self._vocab))
+
+    def first_ids(self) -> tuple[int, ...]:
+        """What `add_special` puts in front of a text: one id, or none."""
+        return (self.bos,) if self.adds_bos and self.bos is not None else ()
 
     @cached_property
     def adds_eos(self) -> bool:

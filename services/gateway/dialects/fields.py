@@ -14,7 +14,7 @@ NUMBERS = ("n_predict", "max_completion_tokens", "max_tokens", "n_cmpl", "n", "n
 
 @dataclass(frozen=True, kw_only=True)
 class NativeRequest:
-    """A translated request. kind: chat or completion, as in Prepare. body: under native names."""
+    """A translated request. kind: chat, completion or infill, as in Prepare. body: under native names."""
 
     kind: str
     body: JsonObject

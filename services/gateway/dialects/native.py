@@ -1,4 +1,4 @@
-"""llama-server's own completion: `/completion` and `/completions`."""
+"""llama-server's own completion: `/completion` and `/completions`, and `/infill`."""
 
 from schemas.errors import RequestError
 from services.gateway.dialects.fields import (
@@ -24,7 +24,20 @@ def translate(body: JsonObject) -> NativeRequest:
         raise RequestError.invalid("'prompt' is required", "prompt")
     if not isinstance(native["prompt"], str | list | dict):
         raise wrong_type("prompt", "a string, a list or an object")
+    return _native("completion", native)
+
+
+def translate_infill(body: JsonObject) -> NativeRequest:
+    """A gap to be filled in under native names, answered as a completion.
+
+    Raises RequestError for wrong types; whether the model can do it, and what is before and after
+    the gap, is looked at where the vocabulary is.
+    """
+    return _native("infill", common_fields(body))
+
+
+def _native(kind: str, native: JsonObject) -> NativeRequest:
     if isinstance(logprobs := native.get("logprobs"), bool):
         native["logprobs"] = int(logprobs)
     optional_number(native, "logprobs")
-    return NativeRequest(kind="completion", body=native, is_stream=optional_bool(native, "stream"))
+    return NativeRequest(kind=kind, body=native, is_stream=optional_bool(native, "stream"))

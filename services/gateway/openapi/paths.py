@@ -257,6 +257,7 @@ PATHS: dict[str, Json] = {
     },
     "/completion": COMPLETION,
     "/completions": COMPLETION,
+    "/infill": generating("Text for a gap between two texts", "InfillRequest", "Completion"),
     "/v1/completions": generating(
         "OpenAI's text completion", "OpenAiCompletionRequest", "OpenAiCompletion"
     ),

@@ -85,6 +85,13 @@ PROMPT = said(
     any_of(STRING, INTEGERS, list_of(any_of(STRING, INTEGER, INTEGERS))),
     "Text, token ids, or a list of prompts",
 )
+MIXED = any_of(STRING, list_of(any_of(STRING, INTEGER)))
+NATIVE: dict[str, Json] = {
+    "n_predict": said(TOKENS, "−1 for no limit"),
+    "n_cmpl": between(1, schema=INTEGER),
+    "return_tokens": BOOLEAN,
+    "response_fields": STRINGS,
+}
 HELLO: Json = {"role": "user", "content": "Write one sentence about a fox."}
 
 REQUESTS: dict[str, Json] = {
@@ -111,17 +118,20 @@ REQUESTS: dict[str, Json] = {
     ),
     "CompletionRequest": record(
         {"prompt": PROMPT},
+        optional(COMMON | SAMPLING | NATIVE),
+        examples=[{"prompt": "Once upon a time", "n_predict": 16}],
+    ),
+    "InfillRequest": record(
+        {"input_prefix": MIXED, "input_suffix": MIXED},
         optional(
             COMMON
             | SAMPLING
+            | NATIVE
             | {
-                "n_predict": said(TOKENS, "−1 for no limit"),
-                "n_cmpl": between(1, schema=INTEGER),
-                "return_tokens": BOOLEAN,
-                "response_fields": STRINGS,
+                "prompt": said(STRING, "What the gap begins with"),
+                "input_extra": list_of(record({"text": STRING}, {"filename": STRING})),
             }
         ),
-        examples=[{"prompt": "Once upon a time", "n_predict": 16}],
     ),
     "OpenAiCompletionRequest": record(
         {"prompt": PROMPT},

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from schemas.events import (
     Cancelled,
     ChoiceEnd,
+    ChoiceStart,
     Claimed,
     Failed,
     Finished,
@@ -18,12 +19,13 @@ from services.bus.log import Entry
 
 @dataclass(kw_only=True)
 class Folded:
-    """A log up to its end. started: the first one. texts, n_ids, ends: by choice; the order of tokens
+    """A log up to its end. started: the first one. starts, texts, n_ids, ends: by choice; the order of tokens
     is checked as in schemas.generation.apply."""
 
     requested: Requested
     claims: list[Claimed] = field(default_factory=list[Claimed])
     started: Started | None = None
+    starts: dict[int, ChoiceStart] = field(default_factory=dict[int, ChoiceStart])
     texts: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
     n_ids: dict[int, int] = field(default_factory=dict[int, int])
     ends: dict[int, ChoiceEnd] = field(default_factory=dict[int, ChoiceEnd])
@@ -51,6 +53,8 @@ def fold(entries: Iterable[Entry]) -> Folded | None:
             folded.claims.append(event)
         elif isinstance(event, Started):
             folded.started = folded.started or event
+            for start in event.choices:
+                folded.starts.setdefault(start.choice, start)
         elif isinstance(event, Finished | Failed | Cancelled):
             folded.end = event
             break

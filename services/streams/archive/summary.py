@@ -184,7 +184,7 @@ def _usage(end: Finished | Failed | Cancelled, log: Folded) -> Columns:
             "n_predicted": usage.n_predicted,
             "n_cached": usage.n_cached,
         }
-    starts = () if log.started is None else log.started.choices
+    starts = log.starts.values()
     return {
         "n_prompt": sum(start.n_prompt for start in starts),
         "n_predicted": sum(log.n_ids.values()),

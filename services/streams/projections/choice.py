@@ -33,7 +33,7 @@ class Choice:
     texts, ids, probs: of the whole choice, gathered only for answers that are not streamed.
     held_ids, held_probs: of tokens whose text is still held back; they go with the next frame.
     starts: per token, how many characters of the choice's text came before it; kept where thoughts
-    are counted (counts_thoughts).
+    are counted (counts_thoughts). is_begun: it has had a slot.
     """
 
     index: int
@@ -52,15 +52,17 @@ class Choice:
     counts_thoughts: bool = False
     starts: list[int] = field(default_factory=list[int])
     n_chars: int = 0
+    is_begun: bool = False
 
     @property
     def text(self) -> str:
         return "".join(self.texts)
 
-    def on_attempt(self, start: ChoiceStart, *, is_first: bool) -> None:
+    def on_attempt(self, start: ChoiceStart) -> None:
         """An attempt begins. What the first one found in its cache is what the answer reports."""
         self.heard_us = None
-        if is_first:
+        if not self.is_begun:
+            self.is_begun = True
             self.n_prompt, self.n_cached = start.n_prompt, start.n_cached
 
     def on_tokens(self, event: Tokens) -> None:

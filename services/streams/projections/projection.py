@@ -136,7 +136,7 @@ class Projection:
             self._context.on_started(event)
             self._dialect = self._new_dialect(self._context)
         for start in event.choices:
-            self._choice(start.choice).on_attempt(start, is_first=is_first)
+            self._choice(start.choice).on_attempt(start)
         return is_first
 
     def _on_progress(self, event: Progress) -> list[bytes]:

@@ -23,6 +23,7 @@ from schemas.rpc import (
     Tokenized,
 )
 from services.engine.config import EngineSettings
+from services.engine.options import ModelOptions
 from services.engine.questions import Questions, load_questions
 from tools.demo_model import demo_model
 
@@ -108,8 +109,10 @@ async def test_several_choices_take_several_slots(tiny: Questions) -> None:
     assert (await prepare(tiny, {"prompt": ["a", "b"]})).n_slots == 2
     assert (await prepare(tiny, {"prompt": "a", "n": 2})).n_slots == 2
     for body in ({"prompt": ["a", "b"], "n": 2}, {"prompt": ["a"] * 3}):
-        with pytest.raises(RequestError, match="slots"):
-            await prepare(tiny, body)
+        assert (await prepare(tiny, body)).n_slots == 2, "what finds no slot waits for one"
+    with pytest.raises(RequestError, match="at most 1024") as caught:
+        await prepare(tiny, {"prompt": ["a"] * 1025})
+    assert caught.value.problem.param == "prompt"
 
 
 async def test_the_models_own_template(smol: Questions) -> None:
@@ -243,3 +246,30 @@ def test_compat_tells_what_matters(tmp_path: Path, tiny: Questions) -> None:
     assert len({questions.compat for questions in [tiny, *others]}) == 4
     for questions in [same, *others]:
         questions.close()
+
+
+MARKS = ("fim_pre", "fim_suf", "fim_mid", "fim_rep", "fim_sep")
+GAP = {"input_prefix": "def f():\n", "input_suffix": "\nreturn x", "input_extra": [{"text": "y"}]}
+
+
+async def test_a_gap_is_filled_in_between_the_marks_of_the_model() -> None:
+    overrides = tuple(
+        (f"tokenizer.ggml.{m}_token_id", "int", str(3 + i)) for i, m in enumerate(MARKS)
+    )
+    questions = await load_questions(
+        settings(demo_model(), n_ctx=4096, n_batch=512, model=ModelOptions(overrides=overrides)),
+        "build 1",
+    )
+    try:
+        (prompt,) = (await prepare(questions, GAP, "infill")).prompts
+    finally:
+        questions.close()
+    before, begin, after = prompt.text.partition("<repo_name>")
+    assert before == "<filename>myproject\n<gh_stars>tmp\ny<gh_stars>filename\n"
+    assert begin + after == "<repo_name>def f():\n<reponame>\nreturn x<file_sep>"
+
+
+async def test_a_model_without_marks_fills_in_nothing(smol: Questions) -> None:
+    with pytest.raises(RequestError, match="Infill is not supported by this model") as caught:
+        await prepare(smol, GAP, "infill")
+    assert caught.value.problem.status == 501

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas import subjects
-from schemas.params import RANDOM_SEED, Params
+from schemas.params import RANDOM_SEED, Output, Params
 from services.cli import engine as engine_command
 from services.cli import settings
 from services.cli.errors import UsageError
@@ -147,7 +147,7 @@ def test_verbosity_reaches_llama_cpp() -> None:
 def test_automatic_values() -> None:
     chosen = engine()
     assert (chosen.n_slots, chosen.n_threads, chosen.n_threads_batch) == (4, 0, 0)
-    assert chosen.defaults == Params()
+    assert chosen.defaults == Params(output=Output(reasoning_format="deepseek"))
     assert chosen.defaults.sampling.seed == RANDOM_SEED
 
 

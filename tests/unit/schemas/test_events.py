@@ -1,6 +1,7 @@
 """The codec of log entries and the fold of a log."""
 
 import msgpack
+import msgspec
 import pytest
 
 from schemas.errors import SchemaError
@@ -112,6 +113,22 @@ def test_a_released_log_is_nobodys_and_its_claims_do_not_count() -> None:
     state = apply(state, Released(attempt=2, reason="drain"))
     assert state.engine is None
     assert state.claims_without_token == 0
+
+
+def test_a_choice_that_had_to_wait_leaves_the_times_of_others_alone() -> None:
+    both = events.started(1, n_choices=2).choices
+    first, second = (msgspec.structs.replace(events.started(1), choices=(c,)) for c in both)
+    choices = collect(
+        (
+            events.requested("g"),
+            first,
+            Tokens(index=0, ids=(1,), texts=("a",), elapsed_us=100, prompt_us=90),
+            second,
+            Tokens(index=1, ids=(2,), texts=("b",), elapsed_us=250),
+        )
+    )
+    assert (choices[0].elapsed_us, choices[0].prompt_us) == (150, 90)
+    assert choices[1].start == both[1]
 
 
 def test_collect_gathers_every_choice_over_all_attempts() -> None:

@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Iterable, Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from schemas.events import (
     Failed,
     Heartbeat,
     Progress,
+    Prompt,
     Requested,
     TokenProbs,
     Tokens,
@@ -248,3 +250,23 @@ def test_verbose_is_shown_in_the_first_of_the_last_chunks() -> None:
     params = Params(output=Output(stream=True, verbose=True, include_usage=True))
     frames = frames_of(log("openai.chat", params, started(), token(0, ended=end(n=1)), finished()))
     assert ["__verbose" in body for body in bodies_of(frames)] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("dialect", ["openai.completion", "native.completion"])
+def test_prompts_that_had_to_wait_for_a_slot(dialect: str) -> None:
+    """They say for themselves what they found; who runs already is not disturbed."""
+    prompts = (Prompt(ids=(1, 432), text="a"), Prompt(ids=(1, 7), text="b"))
+    whole = started(n_choices=2)
+    waves = [msgspec.structs.replace(whole, choices=(choice,)) for choice in whole.choices]
+    tokens = [token(0), token(1), token(0, 1, end(1, n=1)), token(2, 0, end(0))]
+    params = Params(sampling=Sampling(seed=7))
+
+    def answer(events: Sequence[Event]) -> bytes:
+        case = log(dialect, params, *events, finished(), prompts=prompts)
+        projection = projection_for(case[0])
+        for event in case:
+            projection.apply(event)
+        return projection.result().body
+
+    at_once = answer([whole, *tokens])
+    assert answer([waves[0], *tokens[:2], waves[1], *tokens[2:]]) == at_once
