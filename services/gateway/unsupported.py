@@ -15,7 +15,6 @@ UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(("/embedding", "/embeddings", "/v1/embeddings"), "embeddings"),
     **dict.fromkeys(("/rerank", "/reranking", "/v1/rerank", "/v1/reranking"), "reranking"),
     **dict.fromkeys(("/audio/transcriptions", "/v1/audio/transcriptions"), "audio"),
-    "/infill": "infill",
 }
 """Path to what its name is; all are POST."""
 
