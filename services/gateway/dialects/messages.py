@@ -8,7 +8,8 @@ from services.gateway.dialects.fields import (
     optional_string,
 )
 
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+MAX_ROLE = 64
+"""Characters. Any role goes: chat templates know such of their own (`ipython`, `documents`)."""
 MEDIA_PARTS = {
     "image_url": "image",
     "input_audio": "audio",
@@ -34,21 +35,22 @@ def _check_message(value: object, place: str) -> None:
     message = as_object(value)
     if message is None:
         raise RequestError.invalid(f"Expected '{place}' to be an object", "messages")
-    role = message.get("role")
-    if role not in ROLES:
-        said = "is missing" if role is None else f"{_shown(role)} is unknown"
-        raise RequestError.invalid(
-            f"The role of {place} {said}: use one of {', '.join(ROLES)}", "messages"
-        )
-    _check_presence(message, str(role), place)
+    _check_presence(message, _role(message, place), place)
     _check_content(message.get("content"), place)
     _check_tool_calls(message.get("tool_calls"), place)
     for name in ("reasoning_content", "name", "tool_call_id"):
         optional_string(message, name, f"{place}.{name}")
 
 
-def _shown(role: object) -> str:
-    return f"'{role[:40]}'" if isinstance(role, str) else f"of type {type(role).__name__}"
+def _role(message: JsonObject, place: str) -> str:
+    role = message.get("role")
+    if role is None:
+        raise RequestError.invalid(f"The role of {place} is missing", "messages")
+    if not isinstance(role, str) or not 0 < len(role) <= MAX_ROLE:
+        raise RequestError.invalid(
+            f"The role of {place} must be a word, such as user or assistant", "messages"
+        )
+    return role
 
 
 def _check_presence(message: JsonObject, role: str, place: str) -> None:

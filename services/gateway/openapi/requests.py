@@ -92,6 +92,7 @@ NATIVE: dict[str, Json] = {
     "return_tokens": BOOLEAN,
     "response_fields": STRINGS,
 }
+ROLE: Json = {**STRING, "minLength": 1, "maxLength": 64}
 HELLO: Json = {"role": "user", "content": "Write one sentence about a fox."}
 
 REQUESTS: dict[str, Json] = {
@@ -99,7 +100,11 @@ REQUESTS: dict[str, Json] = {
     "Tool": record({"type": one_of("function"), "function": ref("Function")}),
     "Function": record({"name": STRING}, optional({"description": STRING, "parameters": OBJECT})),
     "Message": record(
-        {"role": one_of("system", "developer", "user", "assistant", "tool", "function")},
+        {
+            "role": said(
+                ROLE, "system, user, assistant, tool, or another one that the template knows"
+            )
+        },
         {
             "content": or_null(any_of(STRING, list_of(ref("TextPart")))),
             "reasoning_content": or_null(STRING),

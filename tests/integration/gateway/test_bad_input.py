@@ -36,7 +36,7 @@ BAD_CHATS = [
     {"messages": []},
     {"messages": "hi"},
     {"messages": [1]},
-    {"messages": [{"role": "wizard", "content": "x"}]},
+    {"messages": [{"role": "", "content": "x"}]},
     {"messages": [{"role": "user"}]},
     {"messages": [{"role": "user", "content": 5}]},
     {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},

@@ -186,7 +186,7 @@ def test_no_messages_are_allowed_but_not_none_at_all() -> None:
         {"messages": [1]},
         {"messages": [{"content": "x"}]},
         {"messages": [{"role": "user"}]},
-        {"messages": [{"role": "robot", "content": "x"}]},
+        {"messages": [{"role": "", "content": "x"}]},
         {"messages": [{"role": "user", "content": 5}]},
         {"messages": [{"role": "user", "content": [5]}]},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]},

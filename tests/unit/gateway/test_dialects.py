@@ -168,6 +168,7 @@ def test_tools_that_are_none(tools: object) -> None:
         {"role": "user", "content": None},
         {"role": "developer", "content": [{"type": "text", "text": "a"}]},
         {"role": "tool", "content": "4", "tool_call_id": "c1", "name": "f"},
+        {"role": "ipython", "content": "4"},
         {
             "role": "assistant",
             "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{}"}}],
@@ -189,7 +190,8 @@ def test_messages_that_pass(message: dict[str, object]) -> None:
         (["hi"], "messages[0]"),
         ([USER, None], "messages[1]"),
         ([{"content": "x"}], "role"),
-        ([{"role": "wizard", "content": "x"}], "wizard"),
+        ([{"role": "", "content": "x"}], "role"),
+        ([{"role": "x" * 65, "content": "x"}], "role"),
         ([{"role": 3, "content": "x"}], "role"),
         ([{"role": ["user"], "content": "x"}], "role"),
         ([{"role": "user"}], "content"),
