@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from schemas import codec
@@ -126,10 +127,18 @@ def test_an_empty_prompt(client: DecoderClient) -> None:
     assert broken(client, admit("empty", ())).problem.code == INVALID_REQUEST
 
 
-def test_more_choices_than_slots(client: DecoderClient) -> None:
+def test_more_choices_of_one_prompt_than_slots(client: DecoderClient) -> None:
     jobs = tuple(ChoiceJob(choice=n, prompt=PROMPT, seed=n) for n in range(5))
-    many = Admit(generation_id="many", choices=jobs, params=params())
+    five = msgspec.structs.replace(params(), n_cmpl=5)
+    many = Admit(generation_id="many", choices=jobs, params=five)
     assert broken(client, many).problem.code == INVALID_REQUEST
+
+
+def test_more_prompts_than_slots_wait_for_slots(client: DecoderClient) -> None:
+    jobs = tuple(ChoiceJob(choice=n, prompt=(*PROMPT, 300 + n), seed=n) for n in range(9))
+    wanted = params(n_predict=5, ignore_eos=True)
+    runs = client.run(Admit(generation_id="many", choices=jobs, params=wanted))
+    assert [len(runs["many", n].ids) for n in range(9)] == [5] * 9
 
 
 def test_choices_share_the_prompt_and_differ_by_seed(client: DecoderClient) -> None:
