@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Coroutine
 
 from fastapi import FastAPI
 from starlette.routing import Route
+from starlette.types import Lifespan
 
 from schemas import subjects
 from services.bus.backlog import Backlog
@@ -75,9 +76,7 @@ def create_app(
         backlog.close()
         await hub.close()
 
-    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    # A redirect would name this process, not what the client knows: proxies, prefixes, TLS before it.
-    app.router.redirect_slashes = False
+    app = _bare_app(lifespan)
     engines = Engines(bus, settings.model_key, settings.prepare_timeout_s)
     ender = Canceller(bus, writer, settings.model_key)
     admission = Admission(
@@ -109,8 +108,7 @@ def create_app(
     metrics = MetricsRoute(bus, engines, hub, admission.refused, settings)
     app.router.add_route("/metrics", metrics.metrics, methods=["GET"])
     _add_vocabulary_routes(app, VocabularyRoutes(engines, settings))
-    _add_switched_routes(app, settings)
-    app.router.routes.extend(unsupported_routes(settings.max_body_bytes))
+    _add_refused_routes(app, settings)
     _add_predict_routes(app, settings)
     install_static(app, settings.static_dir, has_page=settings.has_page)
     _install_manners(app, settings, model, keys)
@@ -143,6 +141,13 @@ def _limiter(bus: Bus, hub: Hub, engines: Engines, settings: GatewaySettings) ->
 
 def _names(settings: GatewaySettings) -> tuple[str, ...]:
     return settings.model_name, *settings.aliases
+
+
+def _bare_app(lifespan: Lifespan[FastAPI]) -> FastAPI:
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    # A redirect would name this process, not what the client knows: proxies, prefixes, TLS before it.
+    app.router.redirect_slashes = False
+    return app
 
 
 def _key_ring(settings: GatewaySettings) -> KeyRing:
@@ -215,8 +220,9 @@ def _add_vocabulary_routes(app: FastAPI, routes: VocabularyRoutes) -> None:
     add("/apply-template", routes.apply_template, methods=["POST"])
 
 
-def _add_switched_routes(app: FastAPI, settings: GatewaySettings) -> None:
-    """What may be dangerous, and answers 403 where it is off; tools are not built."""
+def _add_refused_routes(app: FastAPI, settings: GatewaySettings) -> None:
+    """What may be dangerous, and answers 403 where it is off; what is not built, and says so."""
+    app.router.routes.extend(unsupported_routes(settings.max_body_bytes))
     proxy = CorsProxy(settings).forward if settings.has_cors_proxy else refuse
     for path, endpoint in (("/cors-proxy", proxy), ("/tools", refuse)):
         app.router.add_route(path, endpoint, methods=["GET", "POST"])
